@@ -1,0 +1,1 @@
+"""MLModelScope: evaluate and benchmark machine-learning models repeatably, fairly and at scale."""

@@ -1,0 +1,1 @@
+"""Turns rows into rows: statistics, accuracy, comparison; pure."""

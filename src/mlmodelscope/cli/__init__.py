@@ -1,0 +1,1 @@
+"""The command line: options in, text or JSON out, no logic."""

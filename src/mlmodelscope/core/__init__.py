@@ -1,0 +1,1 @@
+"""The nouns: every type that two stages share, without I/O."""

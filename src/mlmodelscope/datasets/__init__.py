@@ -1,0 +1,1 @@
+"""Turns a data set manifest into samples, one at a time."""

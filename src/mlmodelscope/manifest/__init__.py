@@ -1,0 +1,1 @@
+"""Turns manifest text into frozen values, with the position of every problem."""

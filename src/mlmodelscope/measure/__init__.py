@@ -1,0 +1,1 @@
+"""Turns a scenario and a prepared pipeline into raw measurements."""

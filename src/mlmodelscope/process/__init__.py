@@ -1,0 +1,1 @@
+"""Turns samples into tensors and tensors into answers, step by step."""

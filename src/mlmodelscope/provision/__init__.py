@@ -1,0 +1,1 @@
+"""Turns a plan's sources into verified files in the shared cache."""

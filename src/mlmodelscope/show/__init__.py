@@ -1,0 +1,1 @@
+"""Turns rows into text for people; pure."""

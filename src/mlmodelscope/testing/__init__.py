@@ -1,0 +1,1 @@
+"""The contract suites that every plug-in passes, ours and yours."""

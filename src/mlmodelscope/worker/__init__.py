@@ -1,0 +1,1 @@
+"""Runs the stages of one launch in a child process."""
