@@ -18,6 +18,7 @@
     |   |-- DownloadError         download_failed     no location of an asset could be fetched
     |   |-- DigestError           digest_mismatch     a file is not what its checksum says
     |   |-- ArchiveError          archive_unsafe      an archive that escapes, explodes or cannot be read
+    |   |-- StorageError          storage_failed      the disk is full, or a file or folder cannot be read or written
     |   |-- EnvironmentMissingError  environment_missing  a package or program that is needed is not installed
     |   |-- TimeLimitError        time_limit          a sample or a run took longer than allowed
     |   |-- MemoryLimitError      memory_limit        the worker grew beyond its memory limit
@@ -62,6 +63,7 @@ __all__ = [
     "ShapeError",
     "StatisticError",
     "StepError",
+    "StorageError",
     "StoreError",
     "TimeLimitError",
     "UnknownNameError",
@@ -181,6 +183,10 @@ class DigestError(HostError):
 
 class ArchiveError(HostError):
     code = "archive_unsafe"
+
+
+class StorageError(HostError):
+    code = "storage_failed"
 
 
 class EnvironmentMissingError(HostError):

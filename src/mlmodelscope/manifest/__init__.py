@@ -1,1 +1,16 @@
-"""Turns manifest text into frozen values, with the position of every problem."""
+"""Turns manifest text into frozen values, with the position of every problem, and values back into canonical text."""
+
+from mlmodelscope.manifest.canonical import format_manifest, step_digests
+from mlmodelscope.manifest.problem import Problem, format_problem
+from mlmodelscope.manifest.read import Reading, load_manifest, parse_manifest, read_manifest
+
+__all__ = [
+    "Problem",
+    "Reading",
+    "format_manifest",
+    "format_problem",
+    "load_manifest",
+    "parse_manifest",
+    "read_manifest",
+    "step_digests",
+]

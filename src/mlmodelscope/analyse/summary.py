@@ -1,0 +1,74 @@
+"""Turns the time stamps of all launches into the performance part of a record; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mlmodelscope.analyse.statistics import (
+    mean_of,
+    median_over_launches,
+    percentile_over_launches,
+    trimmed_mean_over_launches,
+)
+from mlmodelscope.core.errors import StatisticError
+from mlmodelscope.core.estimate import Estimate
+from mlmodelscope.core.record import LaunchFacts, Performance
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Stamps = NDArray[np.int64]
+
+__all__ = ["PARTS", "PERCENTILES", "latencies", "summarise"]
+
+PERCENTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
+PARTS = ("decode", "transform", "predict", "postprocess")
+
+
+def latencies(stamps: Stamps) -> list[float]:
+    """Nanoseconds per query: the last time stamp of each row less the first."""
+    return [float(value) for value in stamps[:, -1] - stamps[:, 0]]
+
+
+def summarise(stamps: Sequence[Stamps], launches: Sequence[LaunchFacts], batch_size: int) -> Performance:
+    """Numbers over launches. Throughput: samples over the time spent inside the timed region, per launch."""
+    per_launch = [latencies(table) for table in stamps]
+    percentiles: dict[str, Estimate] = {}
+    refused: dict[str, str] = {}
+    for name, share in PERCENTILES.items():
+        try:
+            percentiles[name] = percentile_over_launches(per_launch, share)
+        except StatisticError as error:
+            refused[name] = error.message
+    first = [float(item.first_inference_ns) for item in launches if item.first_inference_ns is not None]
+    return Performance(
+        latency_median_ns=median_over_launches(per_launch),
+        latency_trimmed_mean_ns=trimmed_mean_over_launches(per_launch),
+        latency_mean_ns=_counted(mean_of([sum(values) / len(values) for values in per_launch]), per_launch),
+        latency_min_ns=min(min(values) for values in per_launch),
+        latency_max_ns=max(max(values) for values in per_launch),
+        percentiles_ns=percentiles,
+        refused=refused,
+        parts_ns=_parts(stamps),
+        throughput=_counted(mean_of([len(v) * batch_size * 1e9 / sum(v) for v in per_launch]), per_launch),
+        load_ns=mean_of([float(item.load_ns) for item in launches]),
+        first_inference_ns=mean_of(first) if first else None,
+        memory_bytes=mean_of([float(item.peak_memory_bytes) for item in launches]),
+    )
+
+
+def _counted(estimate: Estimate, per_launch: Sequence[Sequence[float]]) -> Estimate:
+    """The same estimate with the number of queries behind it instead of the number of launches."""
+    return Estimate(estimate.value, estimate.interval, sum(len(values) for values in per_launch), estimate.launches)
+
+
+def _parts(stamps: Sequence[Stamps]) -> dict[str, Estimate]:
+    """The median of each part of a pipeline query; medians of parts need not add up to the median of the whole."""
+    if stamps[0].shape[1] != len(PARTS) + 1:
+        return {}
+    return {
+        name: median_over_launches([[float(v) for v in table[:, i + 1] - table[:, i]] for table in stamps])
+        for i, name in enumerate(PARTS)
+    }

@@ -1,0 +1,125 @@
+"""The `mlmodelscope` command: finds the subcommand, runs it, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+import click
+
+from mlmodelscope import __version__
+from mlmodelscope.core.errors import Interrupted, MLModelScopeError
+
+__all__ = ["COMMANDS", "cli", "main"]
+
+# name -> (module, help): the list is printed without importing what is behind it
+COMMANDS: dict[str, tuple[str, str]] = {
+    "evaluate": ("evaluate", "Evaluate models and store what they did."),
+    "predict": ("predict", "Ask a model about files, URLs or standard input."),
+    "history": ("history", "List stored evaluations."),
+    "show": ("show", "Show one stored evaluation."),
+    "compare": ("compare", "Compare evaluations and say whether that is fair."),
+    "reproduce": ("reproduce", "Run a stored evaluation again and judge the difference."),
+    "models": ("models", "List, show, add and remove models."),
+    "datasets": ("datasets", "List, show, add and remove data sets."),
+    "frameworks": ("frameworks", "List the frameworks that can run models here."),
+    "validate": ("validate", "Check manifests and print every problem."),
+}
+
+
+class _LazyGroup(click.Group):
+    """A group whose subcommands are imported when they are run, so that `--help` stays near a bare Python start."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"mlmodelscope.cli.{COMMANDS[name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=2)
+            if near:
+                raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from None
+            raise
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="mlmodelscope")
+def cli() -> None:
+    """Evaluate and benchmark machine-learning models repeatably and fairly.
+
+    Start with: mlmodelscope evaluate ResNet50 --dataset imagenet-photos
+
+    Exit codes: 0 success, 1 an evaluation ended as a failed record, 2 a mistake in what was asked, 3 this machine could
+    not do its part, 4 a plug-in failed, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    arguments = sys.argv[1:]
+    try:
+        result: Any = cli.main(args=arguments, prog_name="mlmodelscope", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except click.exceptions.Abort:
+        code = _say_interrupted()
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except MLModelScopeError as error:
+        _say(error, as_json="--json" in arguments)
+        code = error.exit_code
+    except (KeyboardInterrupt, Interrupted):
+        code = _say_interrupted()
+    except BrokenPipeError:
+        code = _leave_quietly()
+    sys.exit(code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _say(error: MLModelScopeError, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"error": error.to_fields()}, ensure_ascii=False, indent=2, default=str))
+    click.echo(f"error: {error.message} ({error.code})", err=True)
+    for problem in error.fields.get("problems", []) if error.code == "manifest_invalid" else []:
+        click.echo(f"  {problem['file']}:{problem['line']}:{problem['column']}: {problem['message']}", err=True)
+    if error.hint:
+        click.echo(f"hint: {error.hint}", err=True)
+
+
+def _say_interrupted() -> int:
+    click.echo("interrupted", err=True)
+    return Interrupted.exit_code
+
+
+def _leave_quietly() -> int:
+    """The reader of our output is gone (`| head`): nothing more to say, and no complaint at shut-down."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""What several commands share: the `--json` option, printing values, and opening the workspace with a progress display."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from mlmodelscope.library import Workspace
+
+__all__ = ["as_json", "echo_json", "open_workspace", "plain"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def as_json(function: F) -> F:
+    return click.option("--json", "is_json", is_flag=True, help="Print JSON instead of text.")(function)
+
+
+def plain(value: Any) -> Any:
+    """Frozen values and dataclasses as plain JSON values."""
+    from pydantic import BaseModel
+
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def echo_json(value: Any) -> None:
+    click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
+
+
+@contextmanager
+def open_workspace(*, draws: bool = False) -> Iterator[Workspace]:
+    """The default workspace; with `draws`, its progress goes to standard error (bars on a terminal, lines in a pipe)."""
+    from mlmodelscope.library import Workspace
+
+    if not draws:
+        with Workspace() as workspace:
+            yield workspace
+        return
+    from mlmodelscope.cli.display import open_display
+
+    with open_display(sys.stderr) as display, Workspace(on_event=display.on_event, progress=display) as workspace:
+        yield workspace

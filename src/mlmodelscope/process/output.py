@@ -1,0 +1,271 @@
+"""The output tensors of a batch -> one answer per sample.
+
+The work is in two halves. `finish` belongs to the timed region: it computes, and keeps light rows of arrays.
+`answers` turns the rows into values of `core.answer` after the clock has stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from mlmodelscope.core.answer import Answer, Classes, ClassScore, RawTensors, TensorFacts
+from mlmodelscope.core.errors import ShapeError, StepError
+from mlmodelscope.core.manifest import ModelManifest
+from mlmodelscope.core.steps import Argsort, Cast, Mean, Normalize, Rescale, Slice, Softmax, Step, TopK
+from mlmodelscope.process.elements import Array, ArrayStage, arithmetic, cast_array
+
+__all__ = ["Labels", "OutputPipeline", "labels_by_output", "output_pipeline", "softmax", "top_classes", "with_batch"]
+
+Labels = Mapping[int, Sequence[str]] | Sequence[str]
+
+
+class OutputPipeline(Protocol):
+    """Makes answers. Rows are opaque and refer to the output arrays: the predictor must not write over those before
+    `answers` has read them. One per worker; not thread-safe.
+    """
+
+    def finish(self, outputs: Sequence[Array], count: int) -> list[Any]:
+        """One row per sample of the first `count` of the batch; what pads the batch is left out."""
+
+    def answers(self, rows: Sequence[Any]) -> list[Answer]: ...
+
+
+def output_pipeline(model: ModelManifest, labels: Labels = ()) -> OutputPipeline:
+    """The steps of the outputs: classes of the first output that ends in topk or argsort, else facts of all tensors."""
+    by_output = labels_by_output(model, labels)
+    ranked = _ranked_output(model)
+    if ranked is None:
+        return _Tensors(model)
+    return _Ranking(model, ranked, by_output.get(ranked, ()))
+
+
+def labels_by_output(model: ModelManifest, labels: Labels) -> Mapping[int, Sequence[str]]:
+    """A bare list belongs to the output that is ranked, else to the first."""
+    if isinstance(labels, Mapping):
+        return labels
+    return {_ranked_output(model) or 0: labels} if labels else {}
+
+
+def softmax(array: Array) -> Array:
+    """Along the last axis, in float64, shifted by the maximum; back to float32 unless it came as float64."""
+    values = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        values -= values.max(axis=-1, keepdims=True)
+        np.exp(values, out=values)
+        values /= values.sum(axis=-1, keepdims=True)
+    return values if array.dtype == np.float64 else values.astype(np.float32)
+
+
+def top_classes(scores: Array, k: int) -> tuple[Array, Array]:
+    """Indices and values of the `k` highest of each row, highest first, equal ones in the order of their index."""
+    classes = scores.shape[1]
+    if k >= classes or classes <= 64:
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return order, np.take_along_axis(scores, order, axis=1)
+    picked = np.sort(np.argpartition(scores, classes - k, axis=1)[:, classes - k :], axis=1)
+    values = np.take_along_axis(scores, picked, axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    picked, values = np.take_along_axis(picked, order, axis=1), np.take_along_axis(values, order, axis=1)
+    # a partition takes any of several equal scores at its edge: such rows are chosen again by index
+    lowest = values[:, -1:]
+    for row in np.flatnonzero((scores >= lowest).sum(axis=1) > k):
+        candidates = np.flatnonzero(scores[row] >= lowest[row])
+        best = candidates[np.argsort(-scores[row, candidates], kind="stable")[:k]]
+        picked[row], values[row] = best, scores[row, best]
+    return picked, values
+
+
+class _Ranking:
+    """Rows: (indices, scores, number of classes before the slices), highest score first."""
+
+    def __init__(self, model: ModelManifest, index: int, labels: Sequence[str]) -> None:
+        steps = model.outputs[index].steps
+        last = next(i for i, step in enumerate(steps) if isinstance(step, Argsort | TopK))
+        if any(not isinstance(step, Cast) for step in steps[last + 1 :]):
+            raise StepError(f"no step can follow {steps[last].step}", step=steps[last + 1].step)
+        ranking = steps[last]
+        self._index = index
+        self._needed = len(model.outputs)
+        self._k = ranking.k if isinstance(ranking, TopK) else None
+        self._stages = [_stage(step) for step in steps[:last]]
+        self._slices = [slice(step.start, step.stop) for step in steps[:last] if isinstance(step, Slice)]
+        self._labels = list(labels)
+        self._fitted: dict[int, list[str]] = {}
+
+    def finish(self, outputs: Sequence[Array], count: int) -> list[Any]:
+        _check(outputs, self._needed)
+        scores = _as_rows(outputs[self._index], count)
+        classes = scores.shape[1]
+        for stage in self._stages:
+            scores = stage(scores)
+        scores = _comparable(scores)
+        picked, values = top_classes(scores, self._k or scores.shape[1])
+        if not np.isfinite(values).all():
+            raise StepError(
+                "the model's scores cannot be ranked: some are infinite or not a number",
+                hint="does the preprocessing fit the model?",
+                step="topk" if self._k else "argsort",
+            )
+        return [(picked[row], values[row], classes) for row in range(count)]
+
+    def answers(self, rows: Sequence[Any]) -> list[Answer]:
+        return [self._answer(*row) for row in rows]
+
+    def _answer(self, picked: Array, values: Array, classes: int) -> Classes:
+        labels = self._fitted.get(classes)
+        if labels is None:
+            labels = self._fitted[classes] = self._fit(classes)
+        return Classes(
+            classes=tuple(
+                ClassScore(index=index, label=labels[index] if labels else None, score=score)
+                for index, score in zip(picked.tolist(), values.tolist(), strict=True)
+            )
+        )
+
+    def _fit(self, classes: int) -> list[str]:
+        """The labels of what is left after the slices; a list of just that length is taken as it is."""
+        left, cut = range(classes), self._labels
+        for part in self._slices:
+            left, cut = left[part], cut[part]
+        if not self._labels or len(self._labels) == len(left):
+            return self._labels
+        if len(self._labels) == classes:
+            return cut
+        raise StepError(
+            f"{len(self._labels)} labels do not fit {len(left)} classes",
+            hint="a slice step drops a background class; check the features of the output",
+            labels=len(self._labels),
+            classes=len(left),
+        )
+
+
+class _Tensors:
+    """Rows: one array per output, without the batch dimension."""
+
+    def __init__(self, model: ModelManifest) -> None:
+        self._stages = [[_stage(step) for step in output.steps] for output in model.outputs]
+        self._names = [
+            str(output.layer_name) if output.layer_name is not None else str(index)
+            for index, output in enumerate(model.outputs)
+        ]
+
+    def finish(self, outputs: Sequence[Array], count: int) -> list[Any]:
+        _check(outputs, len(self._stages))
+        finished = []
+        for index, output in enumerate(outputs):
+            array = with_batch(output, count)
+            for stage in self._stages[index] if index < len(self._stages) else ():
+                array = stage(array)
+            finished.append(array)
+        return [tuple(array[row] for array in finished) for row in range(count)]
+
+    def answers(self, rows: Sequence[Any]) -> list[Answer]:
+        return [RawTensors(tensors=tuple(self._facts(i, array) for i, array in enumerate(row))) for row in rows]
+
+    def _facts(self, index: int, array: Any) -> TensorFacts:
+        array = np.asarray(array)
+        is_number = array.dtype.kind in "biuf" and array.size > 0
+        content = array.tobytes() if array.dtype.kind != "O" else "\0".join(map(str, array.ravel())).encode()
+        return TensorFacts(
+            name=self._names[index] if index < len(self._names) else str(index),
+            shape=array.shape,
+            element_type=str(array.dtype),
+            sha256=hashlib.sha256(content).hexdigest(),
+            minimum=_finite(array.min()) if is_number else None,
+            maximum=_finite(array.max()) if is_number else None,
+            mean=_mean(array) if is_number else None,
+        )
+
+
+def _stage(step: Step) -> ArrayStage:
+    """Steps that come before a ranking; the element type is known only when the tensor arrives."""
+    match step:
+        case Softmax():
+            return softmax
+        case Slice(start=start, stop=stop):
+            return lambda array: _sliced(array, start, stop)
+        case Cast(element_type=name):
+            dtype = np.dtype(name)
+            return lambda array: cast_array(array, dtype)
+        case Mean(value=value):
+            return lambda array: arithmetic("subtract", value, array.dtype)(array)
+        case Rescale(value=value):
+            return lambda array: arithmetic("divide", value, array.dtype)(array)
+        case Normalize(mean=mean, rescale=rescale):
+            return lambda array: arithmetic("divide", rescale, array.dtype)(
+                arithmetic("subtract", mean, array.dtype)(array)
+            )
+        case _:
+            raise StepError(f"{step.step} is not a step of an output", step=step.step)
+
+
+def _sliced(array: Array, start: int, stop: int | None) -> Array:
+    result = array[..., start:stop]
+    if not result.shape[-1] or (stop is not None and stop > array.shape[-1]):
+        raise StepError(
+            f"slice from {start} to {stop or 'the end'} does not fit {array.shape[-1]} classes",
+            step="slice",
+            classes=int(array.shape[-1]),
+        )
+    return result
+
+
+def _ranked_output(model: ModelManifest) -> int | None:
+    for index, output in enumerate(model.outputs):
+        if any(isinstance(step, Argsort | TopK) for step in output.steps):
+            return index
+    return None
+
+
+def _check(outputs: Sequence[Array], needed: int) -> None:
+    if len(outputs) < needed:
+        raise ShapeError(
+            f"the manifest names {needed} outputs, the model gave {len(outputs)}", outputs=len(outputs), needed=needed
+        )
+
+
+def with_batch(output: Any, count: int) -> Array:
+    """The first `count` samples of an output. ShapeError: it holds fewer."""
+    array = np.asarray(output)
+    if array.ndim and len(array) >= count:
+        return array[:count]
+    raise ShapeError(
+        f"an output of shape {list(array.shape)} does not hold {count} samples",
+        hint="use a batch size of 1 for a model whose outputs have no batch dimension",
+        shape=list(array.shape),
+        samples=count,
+    )
+
+
+def _as_rows(output: Any, count: int) -> Array:
+    """One row of classes per sample, whatever dimensions of size 1 stand around it."""
+    array = np.asarray(output)
+    if array.ndim == 1 and count == 1:
+        return array[None]
+    array = with_batch(array, count)
+    if sum(extent > 1 for extent in array.shape[1:]) > 1 or not array.size:
+        raise StepError(
+            f"an output of shape {list(array.shape)} is not one row of classes per sample", shape=list(array.shape)
+        )
+    return array.reshape(count, -1)
+
+
+def _comparable(scores: Array) -> Array:
+    """Scores as floating point that can change its sign without loss."""
+    if scores.dtype.kind == "f":
+        return scores if scores.dtype.itemsize > 2 else scores.astype(np.float32)
+    return scores.astype(np.float64)
+
+
+def _finite(value: Any) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None
+
+
+def _mean(array: Array) -> float | None:
+    with np.errstate(all="ignore"):
+        return _finite(array.mean(dtype=np.float64))

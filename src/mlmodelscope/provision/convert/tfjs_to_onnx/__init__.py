@@ -1,0 +1,1 @@
+"""A TensorFlow.js layers model (Keras) to an ONNX model with the same names, layout and answers."""

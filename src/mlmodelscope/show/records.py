@@ -1,0 +1,163 @@
+"""Turns records and rows of history into text for people; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlmodelscope.core.record import Accuracy, Failure, Performance, Record
+from mlmodelscope.core.store import HistoryRow
+from mlmodelscope.show.units import (
+    format_bytes,
+    format_duration,
+    format_estimate,
+    format_share,
+    format_throughput,
+    table,
+)
+
+__all__ = ["format_history", "format_record", "format_summary"]
+
+
+def format_summary(records: Sequence[Record]) -> str:
+    """One line per record: what was run, how right, how fast."""
+    header = ("id", "model", "framework", "top-1", "latency (median)", "throughput", "memory")
+    rows = []
+    for record in records:
+        performance, accuracy = record.performance, record.accuracy
+        rows.append(
+            (
+                record.id,
+                f"{record.model.name} {record.model.version}",
+                _framework(record),
+                format_estimate(accuracy.top1, "share") if accuracy else "-",
+                format_estimate(performance.latency_median_ns, "duration") if performance else _failed(record),
+                format_throughput(performance.throughput.value) if performance else "-",
+                format_bytes(performance.memory_bytes.value) if performance else "-",
+            )
+        )
+    return table(header, rows)
+
+
+def format_history(rows: Sequence[HistoryRow]) -> str:
+    header = ("id", "when (UTC)", "model", "framework", "data set", "scenario", "top-1", "latency", "throughput")
+    cells = [
+        (
+            row.id,
+            row.created_at[:16].replace("T", " "),
+            f"{row.model} {row.model_version}",
+            f"{row.framework} {row.framework_version}" if row.framework else "-",
+            f"{row.dataset or '-'} ({row.samples})",
+            f"{row.scenario} {row.timed} b{row.batch_size}",
+            format_share(row.top1) if row.top1 is not None else "-",
+            format_duration(row.latency_median_ns) if row.latency_median_ns is not None else row.failure_code or "-",
+            format_throughput(row.throughput) if row.throughput is not None else "-",
+        )
+        for row in rows
+    ]
+    return table(header, cells)
+
+
+def format_record(record: Record) -> str:
+    """Everything a person asks first: what ran, on what, how right, how fast, and what to distrust."""
+    blocks = [
+        _pairs(
+            [
+                ("record", f"{record.id} ({record.status})"),
+                ("when", f"{record.created_at[:19]} UTC"),
+                ("model", f"{record.model.name} {record.model.version}  manifest {record.model.manifest.digest[:12]}"),
+                ("weights", (record.model.weights_digest or "unknown")[:64]),
+                ("data set", _dataset(record)),
+                ("framework", _framework(record)),
+                ("execution", _execution(record)),
+                ("scenario", _scenario(record)),
+                ("system", _system(record)),
+            ]
+        )
+    ]
+    if record.failure is not None:
+        blocks.append(_failure(record.failure))
+    if record.accuracy is not None:
+        blocks.append(_accuracy(record.accuracy))
+    if record.performance is not None:
+        blocks.append(_performance(record.performance))
+    blocks += [f"warning: {text}" for text in record.warnings]
+    return "\n\n".join(blocks)
+
+
+def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    width = max(len(name) for name, _ in pairs)
+    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in pairs)
+
+
+def _failed(record: Record) -> str:
+    return f"failed: {record.failure.code}" if record.failure else "-"
+
+
+def _framework(record: Record) -> str:
+    software = record.software
+    if software is None:
+        return record.request.framework or "-"
+    return f"{software.framework} {software.framework_version}"
+
+
+def _dataset(record: Record) -> str:
+    dataset = record.dataset
+    return f"{dataset.name} {dataset.version} ({dataset.sample_count} samples)".replace("  ", " ") if dataset else "-"
+
+
+def _execution(record: Record) -> str:
+    used = record.execution
+    if used is None:
+        return "-"
+    parts = (f"{used.threads} threads", f"batch {used.batch_size}", used.provider, used.precision, used.optimization)
+    return ", ".join(part for part in parts if part)
+
+
+def _scenario(record: Record) -> str:
+    scenario = record.scenario
+    return f"{scenario.type}, timed {scenario.timed}, {scenario.launches} launches, seed {record.seed}"
+
+
+def _system(record: Record) -> str:
+    system = record.system
+    if system is None:
+        return "-"
+    return (
+        f"{system.cpu_model or system.architecture}, {system.usable_cpus} usable processors, "
+        f"{format_bytes(system.memory_bytes)}, Linux {system.kernel}"
+    )
+
+
+def _failure(failure: Failure) -> str:
+    lines = [f"FAILED in stage {failure.stage}: {failure.message} ({failure.code})"]
+    if failure.hint:
+        lines.append(f"hint: {failure.hint}")
+    if failure.log_tail.strip():
+        lines.append("the worker's last words:")
+        lines += [f"  {line}" for line in failure.log_tail.strip().splitlines()[-12:]]
+    return "\n".join(lines)
+
+
+def _accuracy(accuracy: Accuracy) -> str:
+    pairs = [(name, estimate) for name, estimate in (("top-1", accuracy.top1), ("top-5", accuracy.top5)) if estimate]
+    if not pairs:
+        return f"accuracy  - ({accuracy.samples} samples, {accuracy.labelled} with a label)"
+    return _pairs([(name, f"{format_estimate(e, 'share')}  n={e.n}") for name, e in pairs])
+
+
+def _performance(performance: Performance) -> str:
+    n, launches = performance.latency_median_ns.n, performance.latency_median_ns.launches
+    duration = [
+        ("median", performance.latency_median_ns),
+        ("trimmed mean", performance.latency_trimmed_mean_ns),
+        *performance.percentiles_ns.items(),
+        *((f"  {name}", estimate) for name, estimate in performance.parts_ns.items()),
+        ("load", performance.load_ns),
+        ("first inference", performance.first_inference_ns),
+    ]
+    pairs = [(name, format_estimate(estimate, "duration")) for name, estimate in duration if estimate is not None]
+    pairs += [(name, f"refused: {reason}") for name, reason in performance.refused.items()]
+    pairs.append(("throughput", format_estimate(performance.throughput, "throughput")))
+    pairs.append(("memory peak", format_estimate(performance.memory_bytes, "bytes")))
+    clock = "" if performance.clock == "monotonic" else f", {performance.clock} time"
+    return f"latency over {n} queries in {launches} launches{clock}\n" + _pairs(pairs)

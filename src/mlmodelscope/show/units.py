@@ -1,0 +1,73 @@
+"""Turns numbers into short text with a unit; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlmodelscope.core.estimate import Estimate
+
+__all__ = ["format_bytes", "format_duration", "format_estimate", "format_share", "format_throughput", "table"]
+
+_DURATIONS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+_BYTES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"), (1, "B"))
+
+
+def _significant(value: float) -> str:
+    """Three significant digits or so, never in powers of ten."""
+    magnitude = abs(value)
+    digits = 0 if magnitude >= 100 else 1 if magnitude >= 10 else 2
+    return f"{value:.{digits}f}"
+
+
+def _scaled(values: Sequence[float], scales: Sequence[tuple[float, str]]) -> tuple[list[str], str]:
+    """All values in the unit that suits the first."""
+    size, unit = next(((s, u) for s, u in scales if abs(values[0]) >= s), scales[-1])
+    return [_significant(value / size) for value in values], unit
+
+
+def format_duration(nanoseconds: float) -> str:
+    (text,), unit = _scaled([nanoseconds], _DURATIONS)
+    return f"{text} {unit}"
+
+
+def format_bytes(size: float) -> str:
+    (text,), unit = _scaled([size], _BYTES)
+    return f"{text} {unit}"
+
+
+def format_throughput(per_second: float) -> str:
+    return f"{_significant(per_second)} samples/s"
+
+
+def format_share(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def format_estimate(estimate: Estimate | None, kind: str) -> str:
+    """A value with its interval: `10.8 ms [10.6, 11.1]`. `kind`: duration, bytes, share or throughput."""
+    if estimate is None:
+        return "-"
+    interval = estimate.interval
+    values = [estimate.value, *((interval.low, interval.high) if interval else ())]
+    if kind == "share":
+        texts, unit = [f"{100 * value:.1f}" for value in values], "%"
+    elif kind == "throughput":
+        texts, unit = [_significant(value) for value in values], "samples/s"
+    else:
+        texts, unit = _scaled(values, _DURATIONS if kind == "duration" else _BYTES)
+    text = f"{texts[0]} {unit}"
+    if interval is None:
+        return text
+    note = " within one launch" if interval.basis == "single_launch" else ""
+    return f"{text} [{texts[1]}, {texts[2]}]{note}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Columns as wide as their widest cell; those in `right` are aligned to the right."""
+    lines = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+        .rstrip()
+        for line in lines
+    )  # fmt: skip

@@ -1,0 +1,134 @@
+"""Records <-> rows of a database that SQLAlchemy reaches; what differs between databases is in the file of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from mlmodelscope.core.errors import StoreError, UnknownNameError, UsageError
+from mlmodelscope.core.ids import is_id
+from mlmodelscope.core.record import Artifact, Record
+from mlmodelscope.core.store import HistoryPage, HistoryQuery
+from mlmodelscope.core.versions import parse_constraint
+from mlmodelscope.store import query as sql
+from mlmodelscope.store.artifacts import ArtifactFolder
+from mlmodelscope.store.failures import translating
+from mlmodelscope.store.redact import Private, redact
+from mlmodelscope.store.rows import artifact_rows, pack, record_row, setup_row, unpack
+from mlmodelscope.store.schema import artifacts, documents, records, setups
+
+__all__ = ["WRITES", "SqlStore"]
+
+# The execution option that tells an engine which transactions will write.
+WRITES = "mlmodelscope_writes"
+_LARGEST_PAGE = 1000
+
+
+class SqlStore:
+    """A `Store` (core/store.py) over an engine whose database has the current schema. `place` names it in messages."""
+
+    def __init__(self, engine: sa.Engine, place: str, folder: Path, private: Private) -> None:
+        self._engine = engine
+        self._writer = engine.execution_options(**{WRITES: True})
+        self._place = place
+        self._artifacts = ArtifactFolder(folder)
+        self._private = private
+
+    def put_artifact(self, content: bytes | Path, name: str, media_type: str) -> Artifact:
+        return self._artifacts.put(content, name, media_type)
+
+    def read_artifact(self, artifact: Artifact) -> bytes:
+        return self._artifacts.read(artifact)
+
+    def add(self, record: Record) -> Record:
+        if not is_id(record.id):
+            raise StoreError(f"{record.id!r} is not a record id", hint="make ids with new_id()", id=record.id)
+        stored = redact(record, self._private)
+        body = pack(stored)
+        for artifact in stored.artifacts:
+            self._artifacts.require(artifact)
+        with translating(self._place), self._writer.begin() as connection:
+            earlier = connection.execute(_document(record.id)).first()
+            if earlier is None:
+                _insert(connection, stored, body)
+            elif unpack(*earlier) != stored:
+                raise StoreError(
+                    f"another record is already stored as {record.id}",
+                    hint="a stored record never changes; give the new one an id of its own",
+                    id=record.id,
+                )
+        return stored
+
+    def get(self, record_id: str) -> Record:
+        prefix = record_id.strip().lower()
+        with translating(self._place), self._engine.begin() as connection:
+            row = connection.execute(_document(prefix)).first()
+            if row is None:
+                row = connection.execute(_document(_only_match(connection, prefix, record_id))).one()
+        return unpack(*row)
+
+    def history(self, query: HistoryQuery, *, limit: int = 50, after: str | None = None) -> HistoryPage:
+        if not 1 <= limit <= _LARGEST_PAGE:
+            raise UsageError(f"a page has 1 to {_LARGEST_PAGE} records, not {limit}", limit=limit)
+        if after is not None and not is_id(after):
+            raise UsageError(f"{after!r} is not the place of a page", hint="give the id of the last record seen")
+        constraints = {
+            name: parse_constraint(text)
+            for name in ("model", "framework")
+            if (text := getattr(query, f"{name}_version")) is not None
+        }
+        with translating(self._place), self._engine.begin() as connection:
+            versions = {
+                name: sql.versions_within(
+                    connection.scalars(sql.versions_of(name, getattr(query, name))).all(), constraint
+                )
+                for name, constraint in constraints.items()
+            }
+            # one more than asked for tells whether there is another page
+            rows = _search(connection, query, versions, limit + 1, after)
+        page = tuple(sql.to_history_row(row) for row in rows[:limit])
+        return HistoryPage(page, after=page[-1].id if len(rows) > limit else None)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _search(
+    connection: sa.Connection, query: HistoryQuery, versions: dict[str, list[str]], limit: int, after: str | None
+) -> list[sa.Row[Any]]:
+    matching = sql.matching_setups(query, versions)
+    if matching is None:
+        return list(connection.execute(sql.all_rows(None, query, limit, after)))
+    found = connection.scalars(matching.limit(sql.MOST_SETUPS + 1)).all()
+    if len(found) > sql.MOST_SETUPS:
+        return list(connection.execute(sql.all_rows(matching, query, limit, after)))
+    return list(connection.execute(sql.rows_of_setups(found, query, limit, after))) if found else []
+
+
+def _document(record_id: str) -> sa.Select[Any]:
+    return sa.select(documents.c.id, documents.c.format, documents.c.body).where(documents.c.id == record_id)
+
+
+def _insert(connection: sa.Connection, record: Record, body: bytes) -> None:
+    setup = setup_row(record)
+    if connection.scalar(sa.select(setups.c.id).where(setups.c.id == setup["id"])) is None:
+        connection.execute(sa.insert(setups).values(setup))
+    connection.execute(sa.insert(records).values(record_row(record, setup["id"])))
+    connection.execute(sa.insert(documents).values(id=record.id, format=record.format, body=body))
+    if record.artifacts:
+        connection.execute(sa.insert(artifacts), artifact_rows(record))
+
+
+def _only_match(connection: sa.Connection, prefix: str, asked: str) -> str:
+    """The only id that begins with `prefix`."""
+    found = connection.scalars(sql.with_prefix(prefix, 6)).all() if prefix else []
+    if len(found) == 1:
+        return str(found[0])
+    if not found:
+        raise UnknownNameError("record", asked, connection.scalars(sql.neighbours(prefix)).all())
+    shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+    raise UsageError(
+        f"more than one record begins with {asked!r}", hint=f"write more of the id: {shown}", ids=list(found[:5])
+    )

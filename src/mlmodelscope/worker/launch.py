@@ -1,0 +1,233 @@
+"""Starts a worker for one job, watches its limits while it sleeps on the socket, and turns its end into a result.
+
+The worker is the leader of its own session and process group. Whatever ends the launch (success, a limit, Ctrl-C, the
+death of this process), the whole group is killed: by us, or by the worker's guardian once our end of its pipe closes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlmodelscope.core.errors import (
+    Interrupted,
+    MemoryLimitError,
+    MLModelScopeError,
+    TimeLimitError,
+    WorkerCrashError,
+    from_fields,
+)
+from mlmodelscope.core.request import Limits
+from mlmodelscope.measure.memory import group_resident_bytes
+from mlmodelscope.worker.job import Job
+from mlmodelscope.worker.protocol import PROTOCOL_VERSION, Channel, ProtocolViolation
+
+__all__ = ["LaunchFailed", "WorkerEvent", "launch"]
+
+_PROGRESS_STAGES = ("prepare", "warmup", "measure", "accuracy")
+_LOG_TAIL_BYTES = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEvent:
+    """What a person may want to see: the stage just entered, or how far it is."""
+
+    launch: int
+    stage: str
+    done: int = 0
+    total: int | None = None
+
+
+class LaunchFailed(Exception):  # noqa: N818 - carries the error, is not one of the tree
+    """A launch without a result: the typed error, the stage and the end of the worker's log."""
+
+    def __init__(self, error: MLModelScopeError, stage: str, log_tail: str) -> None:
+        super().__init__(error.message)
+        self.error, self.stage, self.log_tail = error, stage, log_tail
+
+
+def launch(
+    job: Job,
+    limits: Limits,
+    environment: Mapping[str, str],
+    on_event: Callable[[WorkerEvent], None] = lambda event: None,
+) -> dict[str, Any]:
+    """The worker's final message. Raises LaunchFailed, or Interrupted on Ctrl-C; the group is gone in any case."""
+    folder = Path(job.run_folder)
+    (folder / "progress").write_bytes(bytes(8))
+    with _Worker(folder / f"worker-{job.index}.log", environment) as worker:
+        watch = _Watch(worker, limits, job.index, on_event)
+        try:
+            worker.channel.send({"type": "job", "version": PROTOCOL_VERSION, "job": job.model_dump(mode="json")})
+            return watch.until_done(folder)
+        except (MLModelScopeError, ProtocolViolation, ConnectionError) as error:
+            worker.kill()
+            raise LaunchFailed(_typed(error, worker, watch.stage), watch.stage, worker.log_tail()) from error
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+
+def _typed(error: Exception, worker: _Worker, stage: str) -> MLModelScopeError:
+    if isinstance(error, MLModelScopeError):
+        return error
+    if isinstance(error, ConnectionError):
+        return worker.crash(stage)
+    return WorkerCrashError(f"the worker broke the protocol: {error}", stage=stage)
+
+
+class _Worker:
+    """The child process, its socket, its guardian's pipe and its log."""
+
+    def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
+        self._log = log
+        ours, theirs = socket.socketpair()
+        guard_read, self._guard_write = os.pipe()
+        try:
+            with log.open("wb") as output:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "mlmodelscope.worker.main", str(theirs.fileno()), str(guard_read)],
+                    pass_fds=(theirs.fileno(), guard_read),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=dict(environment),
+                    start_new_session=True,
+                )
+        except OSError:
+            ours.close()
+            os.close(self._guard_write)
+            raise
+        finally:
+            theirs.close()
+            os.close(guard_read)
+        self.channel = Channel(ours)
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.channel.close()
+        # last of all: the guardian wakes on this and kills whatever is left of the group
+        os.close(self._guard_write)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.process.wait()
+
+    def crash(self, stage: str) -> WorkerCrashError:
+        """Why a worker that says nothing any more ended."""
+        try:
+            code = self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return WorkerCrashError(f"the worker hung up in stage {stage}", stage=stage)
+        if code < 0:
+            name = signal.Signals(-code).name
+            hint = "the kernel may have run out of memory: use a smaller batch" if name == "SIGKILL" else None
+            return WorkerCrashError(f"the worker was killed by {name} in stage {stage}", hint=hint, signal=name)
+        return WorkerCrashError(f"the worker left with exit code {code} in stage {stage}", exit_code=code)
+
+    def log_tail(self) -> str:
+        try:
+            with self._log.open("rb") as file:
+                file.seek(max(0, self._log.stat().st_size - _LOG_TAIL_BYTES))
+                return file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Waits for the worker's messages and ends it when a limit is passed. Wakes only to look at limits and progress."""
+
+    worker: _Worker
+    limits: Limits
+    index: int
+    on_event: Callable[[WorkerEvent], None]
+    stage: str = "start"
+    _total: int | None = None
+    _count: int = 0
+    _moved_at: float = field(default_factory=time.monotonic)
+    _began_at: float = field(default_factory=time.monotonic)
+
+    def until_done(self, folder: Path) -> dict[str, Any]:
+        tick = self._tick_seconds()
+        with (folder / "progress").open("rb") as file, mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ) as counter:
+            while True:
+                readable, _, _ = select.select([self.worker.channel], [], [], tick)
+                if not readable:
+                    self._look(int.from_bytes(counter[:8], sys.byteorder))
+                    continue
+                message = self.worker.channel.receive()
+                if message is None:
+                    raise self.worker.crash(self.stage)
+                if message["type"] == "done":
+                    return message
+                self._take(message)
+
+    def _tick_seconds(self) -> float:
+        if self.limits.memory_bytes is not None:
+            return 0.2
+        shortest = min(self.limits.sample_seconds or 4.0, self.limits.run_seconds or 4.0)
+        return min(1.0, max(0.05, shortest / 4))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message["type"] == "failed":
+            self.stage = message.get("stage", self.stage)
+            raise from_fields(message["error"])
+        if message["type"] != "stage":
+            raise ProtocolViolation(f"unknown message {message['type']!r}")
+        self.stage, self._total = message["stage"], message.get("total")
+        self._moved_at = time.monotonic()
+        self.on_event(WorkerEvent(self.index, self.stage, 0, self._total))
+
+    def _look(self, count: int) -> None:
+        now = time.monotonic()
+        if count != self._count:
+            self._count, self._moved_at = count, now
+        self.on_event(WorkerEvent(self.index, self.stage, count, self._total))
+        limits = self.limits
+        if limits.run_seconds is not None and now - self._began_at > limits.run_seconds:
+            raise TimeLimitError(
+                f"the launch took longer than {limits.run_seconds:g} s (stage {self.stage})",
+                hint="raise it with --time-limit",
+                limit="run",
+                seconds=limits.run_seconds,
+            )
+        waits = self.stage in _PROGRESS_STAGES and limits.sample_seconds is not None
+        if waits and now - self._moved_at > (limits.sample_seconds or 0):
+            raise TimeLimitError(
+                f"one query took longer than {limits.sample_seconds:g} s (stage {self.stage}, after {count} queries)",
+                hint="raise it with --sample-time-limit",
+                limit="sample",
+                seconds=limits.sample_seconds,
+            )
+        self._look_at_memory()
+
+    def _look_at_memory(self) -> None:
+        limit = self.limits.memory_bytes
+        if limit is None:
+            return
+        used = group_resident_bytes(self.worker.process.pid)
+        if used > limit:
+            raise MemoryLimitError(
+                f"the worker used {used} bytes of memory, more than the limit of {limit} (stage {self.stage})",
+                hint="raise it with --memory-limit",
+                used_bytes=used,
+                limit_bytes=limit,
+            )

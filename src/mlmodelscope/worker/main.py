@@ -1,0 +1,356 @@
+"""Turns one job into one launch: joins process, predict and measure in the child process that hosts the framework.
+
+Started by `worker.launch` as `python -m mlmodelscope.worker.main SOCKET GUARD`. All timing happens here, with the
+monotonic clock, after warm-up. Between two stage messages nothing is sent: the parent reads the progress counter.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import mmap
+import os
+import random
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlmodelscope.core.errors import FunctionError, InputError, MLModelScopeError, StepError, from_fields
+from mlmodelscope.core.value import digest_of
+from mlmodelscope.predictors.port import PredictorFault
+from mlmodelscope.worker.protocol import PROTOCOL_VERSION, Channel
+
+if TYPE_CHECKING:
+    from mlmodelscope.core.sample import Dataset, Sample
+    from mlmodelscope.measure.loops import PipelineQuery
+    from mlmodelscope.process.pipeline import Pipeline
+    from mlmodelscope.worker.job import Job
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str]) -> int:
+    channel_fd, guard_fd = (int(text) for text in arguments)
+    _start_guardian(guard_fd)
+    channel = Channel(socket.socket(fileno=channel_fd))
+    hello = channel.receive()
+    if hello is None or hello.get("version") != PROTOCOL_VERSION:
+        return 3
+    launch = _Launch(channel, hello)
+    try:
+        channel.send({"type": "done", "version": PROTOCOL_VERSION, **launch.run()})
+    except MLModelScopeError as error:
+        channel.send({"type": "failed", "stage": launch.stage, "error": error.to_fields()})
+    except MemoryError:
+        channel.send({"type": "failed", "stage": launch.stage, "error": _out_of_memory()})
+    except Exception as error:  # the worker's main: whatever it is must become a stored record
+        traceback.print_exc()
+        channel.send({"type": "failed", "stage": launch.stage, "error": _unexpected(error)})
+    return 0
+
+
+def _start_guardian(guard_fd: int) -> None:
+    """A tiny process that kills this worker's whole group once the parent is gone.
+
+    It sleeps on a pipe whose other end only the parent holds, so it wakes when the parent dies however it dies. Forked
+    first of all, before any framework or thread exists.
+    """
+    worker_group = os.getpgid(0)
+    if os.fork():
+        os.close(guard_fd)
+        return
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keep = {guard_fd}
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in keep:
+            _close_quietly(int(name))
+    while os.read(guard_fd, 1):
+        pass
+    try:
+        os.killpg(worker_group, signal.SIGKILL)
+    finally:
+        os._exit(0)
+
+
+def _close_quietly(descriptor: int) -> None:
+    try:
+        os.close(descriptor)
+    except OSError:
+        return
+
+
+def _out_of_memory() -> dict[str, Any]:
+    return {"code": "memory_limit", "message": "the worker ran out of memory", "hint": "use a smaller batch size"}
+
+
+def _unexpected(error: Exception) -> dict[str, Any]:
+    return {
+        "code": "worker_crashed",
+        "message": f"the worker failed unexpectedly: {type(error).__name__}: {error}",
+        "hint": "the end of the worker's log is in the record: mlmodelscope show ID",
+    }
+
+
+class _Launch:
+    """The stages of one launch, in order. `stage` is where we are, for whoever must explain a failure."""
+
+    def __init__(self, channel: Channel, hello: dict[str, Any]) -> None:
+        self.stage = "start"
+        self._channel = channel
+        self._hello = hello
+
+    def _enter(self, stage: str, **facts: Any) -> None:
+        self.stage = stage
+        self._channel.send({"type": "stage", "stage": stage, **facts})
+
+    def run(self) -> dict[str, Any]:
+        from mlmodelscope.worker.job import Job
+
+        job = Job.model_validate(self._hello["job"])
+        start_ns = time.monotonic_ns() - job.spawned_ns
+        anchor = {"started_at": datetime.now(UTC).isoformat(), "anchor_ns": time.monotonic_ns()}
+        with _progress_counter(Path(job.run_folder)) as progress:
+            session = _Session(job, progress)
+            self._enter("load")
+            execution = session.load()
+            self._enter("prepare")
+            session.prepare()
+            self._enter("warmup")
+            session.warm_up()
+            measured: dict[str, Any] = {"queries": 0, "samples": 0, "duration_ns": 0, "noise": {"duration_ns": 0}}
+            if job.measures_performance:
+                self._enter("measure")
+                measured = session.measure()
+            peak = session.peak_memory_bytes()
+            if job.measures_accuracy:
+                self._enter("accuracy", total=len(session.dataset))
+                session.predict_all()
+            self._enter("unload")
+            session.unload()
+        return {
+            "execution": execution,
+            "performance_set": session.performance_set,
+            "sample_count": len(session.dataset),
+            "sample_ids_digest": digest_of(session.dataset.ids()),
+            "launch": {
+                **anchor,
+                **measured,
+                "index": job.index,
+                "start_ns": start_ns,
+                "load_ns": session.load_ns,
+                "first_inference_ns": session.first_inference_ns,
+                "peak_memory_bytes": peak,
+                "loaded_memory_bytes": session.loaded_memory_bytes,
+            },
+            "software": session.software() if job.index == 0 else None,
+            "system": session.system() if job.index == 0 else None,
+        }
+
+
+class _Session:
+    """Pipeline, predictor and data set of one launch."""
+
+    def __init__(self, job: Job, progress: memoryview) -> None:
+        from mlmodelscope.worker import shim
+
+        self._job = job
+        self._progress = progress
+        self._shim = shim
+        self._predictor = shim.open_predictor(job.predictor)
+        self.load_ns = 0
+        self.first_inference_ns: int | None = None
+        self.loaded_memory_bytes = 0
+        self.performance_set: list[str] = []
+        self._prepared: list[list[Any]] = []
+
+    def load(self) -> dict[str, Any]:
+        from mlmodelscope.measure.memory import resident_bytes
+
+        job = self._job
+        start = time.monotonic_ns()
+        with _faults():
+            facts: dict[str, Any] = self._predictor.load(job.predictor_model())
+        self.load_ns = time.monotonic_ns() - start
+        self.loaded_memory_bytes = resident_bytes()
+        self.pipeline: Pipeline = self._open_pipeline()
+        self.dataset: Dataset = job.open_dataset()
+        self.query: PipelineQuery = self._open_query()
+        return facts
+
+    def _open_pipeline(self) -> Pipeline:
+        from mlmodelscope.process.pipeline import compile_pipeline
+
+        pipeline = compile_pipeline(self._job.model, self._job.read_labels(), scratch=self._job.run_folder)
+        cv2 = sys.modules.get("cv2")
+        if cv2 is not None:
+            cv2.setNumThreads(self._job.threads)
+        return pipeline
+
+    def _open_query(self) -> PipelineQuery:
+        from mlmodelscope.measure.loops import PipelineQuery
+
+        return PipelineQuery(self.pipeline, self._predictor.predict, time.monotonic_ns)
+
+    def prepare(self) -> None:
+        """For `--timed inference`: the performance set as tensors, in the order in which it will be cycled."""
+        job = self._job
+        if job.scenario.timed != "inference" or not job.measures_performance:
+            return
+        positions = job.performance_positions(len(self.dataset))
+        self.performance_set = [self.dataset.ids()[position] for position in positions]
+        size = job.scenario.batch_size
+        padded = positions + [positions[i % len(positions)] for i in range(-len(positions) % size)]
+        for first in range(0, len(padded), size):
+            samples = [self.dataset.get(position) for position in padded[first : first + size]]
+            with _blaming(self.query, samples):
+                tensors = [self.pipeline.transform(self.pipeline.decode(sample.data)) for sample in samples]
+            self._prepared.append(self.pipeline.batch(tensors))
+            self._progress[0] += 1
+        random.Random(job.seed).shuffle(self._prepared)
+
+    def warm_up(self) -> None:
+        """The first inference is timed on its own; then the warm-up queries, of the same kind as the measured ones."""
+        orders = self._orders()
+        count = max(1, self._job.scenario.warmup_queries) if self._job.measures_performance else 1
+        with _faults():
+            for number in range(count):
+                if self._prepared:
+                    began = time.monotonic_ns()
+                    self._predictor.predict(self._prepared[number % len(self._prepared)])
+                    predict_ns = time.monotonic_ns() - began
+                else:
+                    samples = [self.dataset.get(position) for position in next(orders)]
+                    with _blaming(self.query, samples):
+                        times, _ = self.query(samples)
+                    predict_ns = times[3] - times[2]
+                if self.first_inference_ns is None:
+                    self.first_inference_ns = predict_ns
+                self._progress[0] += 1
+        gc.collect()
+        gc.freeze()
+
+    def _orders(self) -> Iterator[list[int]]:
+        """Positions per query, pass after pass over the data set, each pass shuffled by the seed."""
+        generator = random.Random(self._job.seed)
+        size = self._job.scenario.batch_size
+        waiting: list[int] = []
+        while True:
+            positions = list(range(len(self.dataset)))
+            generator.shuffle(positions)
+            waiting += positions
+            while len(waiting) >= size:
+                yield waiting[:size]
+                waiting = waiting[size:]
+
+    def measure(self) -> dict[str, Any]:
+        import numpy as np
+
+        from mlmodelscope.measure.noise import NoiseWindow
+
+        job = self._job
+        window = NoiseWindow()
+        window.start()
+        with _faults():
+            stamps = self._timed_stamps()
+        noise = window.stop()
+        table = np.asarray(stamps, dtype=np.int64).reshape(-1, 2 if self._prepared else 5)
+        np.save(Path(job.run_folder) / f"stamps-{job.index}.npy", table)
+        return {
+            "queries": len(table),
+            "samples": len(table) * job.scenario.batch_size,
+            "duration_ns": int(table[-1, -1] - table[0, 0]),
+            "noise": noise.model_dump(mode="json"),
+        }
+
+    def _timed_stamps(self) -> Any:
+        from mlmodelscope.measure.loops import pipeline_loop
+
+        job = self._job
+        minima = (job.min_duration_ns, job.min_queries)
+        if self._prepared:
+            begins, ends = self._shim.inference_loop(
+                self._predictor.predict, self._prepared, *minima, time.monotonic_ns, self._progress
+            )
+            return list(zip(begins, ends, strict=True))
+        return pipeline_loop(self.query, self.dataset, self._orders(), *minima, time.monotonic_ns, self._progress)
+
+    def predict_all(self) -> None:
+        """Every sample once through the measured code path; the answers go to a file, a line each."""
+        from mlmodelscope.measure.loops import accuracy_pass
+
+        self._progress[0] = 0
+        size = self._job.scenario.batch_size
+        with (Path(self._job.run_folder) / "predictions.jsonl").open("w", encoding="utf-8") as file, _faults():
+            for sample, row in accuracy_pass(self.query, self.dataset, size, self._progress):
+                (answer,) = self.pipeline.answers([row])
+                line = {"sample": sample.id, "label": sample.label, "answer": answer.model_dump(mode="json")}
+                file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+    def peak_memory_bytes(self) -> int:
+        from mlmodelscope.measure.memory import peak_resident_bytes
+
+        return peak_resident_bytes()
+
+    def software(self) -> dict[str, Any]:
+        from mlmodelscope.measure.software import read_software
+
+        return read_software()
+
+    def system(self) -> dict[str, Any]:
+        from mlmodelscope.measure.system import read_system
+
+        return read_system().model_dump(mode="json")
+
+    def unload(self) -> None:
+        with _faults():
+            self._predictor.unload()
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """Translates what the portable layer raises into our tree, once, here."""
+    try:
+        yield
+    except PredictorFault as error:
+        fields = {"code": error.code, "message": error.message, "hint": error.hint, "fields": error.fields}
+        raise from_fields(fields) from error
+
+
+@contextmanager
+def _blaming(query: PipelineQuery, samples: list[Sample]) -> Iterator[None]:
+    """Names the sample behind an error of the pipeline."""
+    try:
+        yield
+    except (InputError, StepError, FunctionError) as error:
+        raise query.blame(error, samples) from error
+
+
+@contextmanager
+def _progress_counter(folder: Path) -> Iterator[memoryview]:
+    """The counter in shared memory that the worker writes and the parent reads."""
+    with (folder / "progress").open("r+b") as file, mmap.mmap(file.fileno(), 8) as shared:
+        counter = memoryview(shared).cast("q")
+        try:
+            yield counter
+        finally:
+            counter.release()
+
+
+def _run(entry: Callable[[list[str]], int]) -> None:
+    code = entry(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # frameworks may crash or hang in their own exit handlers; everything of ours is already written
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _run(main)

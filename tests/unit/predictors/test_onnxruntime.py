@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from mlmodelscope.predictors.onnxruntime import Predictor
+from mlmodelscope.predictors.port import PredictorFault
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(autouse=True)
+def _quiet_runtime(monkeypatch):
+    for name, value in Predictor.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def difference(tmp_path):
+    """a - b, where a is [N, 2] and b is [2, M] reshaped to [1, 2]: a wrong M fails inside the run."""
+    helper, floats = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node("Reshape", ["b", "shape"], ["row"]), helper.make_node("Sub", ["a", "row"], ["c"])],
+        "difference",
+        [helper.make_tensor_value_info("a", floats, ["N", 2]), helper.make_tensor_value_info("b", floats, [2, "M"])],
+        [helper.make_tensor_value_info("c", floats, ["N", 2])],
+        [onnx.numpy_helper.from_array(np.array([1, 2], np.int64), "shape")],
+    )
+    path = tmp_path / "difference.onnx"
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+    )
+    return str(path)
+
+
+def load(path, **changes):
+    predictor = Predictor()
+    return predictor, predictor.load({"graph_path": path, "threads": 1, **changes})
+
+
+A, B = np.array([[5, 7]], np.float32), np.array([[1], [2]], np.float32)
+
+
+def test_inputs_follow_the_order_asked_for(difference):
+    predictor, facts = load(difference, inputs=[{"layer_name": "b"}, {"layer_name": "a"}])
+    assert [layer["name"] for layer in facts["inputs"]] == ["b", "a"]
+    np.testing.assert_array_equal(predictor.predict([B, A])[0], [[4, 5]])
+
+
+def test_every_input_must_be_listed(difference):
+    with pytest.raises(PredictorFault) as caught:
+        load(difference, inputs=[{"layer_name": "b"}])
+    assert caught.value.fields["missing"] == ["a"]
+
+
+def test_a_failure_inside_the_run_is_the_frameworks(difference):
+    predictor, _ = load(difference)
+    with pytest.raises(PredictorFault) as caught:
+        predictor.predict([A, np.zeros((2, 3), np.float32)])
+    assert caught.value.code == "predictor_failed"
+    np.testing.assert_array_equal(predictor.predict([A, B])[0], [[4, 5]])
+
+
+@pytest.mark.parametrize("level", ["all", "extended", "basic", "none"])
+def test_the_optimization_level_is_read_back(difference, level):
+    assert load(difference, options={"optimization": level})[1]["optimization"] == level
+
+
+def test_options_outside_their_choices_are_refused(difference):
+    with pytest.raises(PredictorFault, match="optimization cannot be 'most'"):
+        load(difference, options={"optimization": "most"})
+
+
+def test_a_provider_this_build_lacks_is_refused(difference):
+    with pytest.raises(PredictorFault) as caught:
+        load(difference, options={"providers": ["NoSuchExecutionProvider"]})
+    assert caught.value.code == "environment_missing"
+    assert "CPUExecutionProvider" in caught.value.fields["got"]
+
+
+def test_the_provider_is_the_one_that_holds_nodes(difference):
+    import onnxruntime
+
+    facts = load(difference, options={"providers": onnxruntime.get_available_providers()})[1]
+    assert "CPUExecutionProvider" in facts["provider"]
+    assert "Azure" not in facts["provider"]
+
+
+def test_an_absent_framework_is_an_absent_environment(difference, monkeypatch):
+    monkeypatch.setattr("mlmodelscope.predictors.port.importlib.import_module", _fail_to_import)
+    with pytest.raises(PredictorFault) as caught:
+        load(difference)
+    assert caught.value.code == "environment_missing"
+    assert caught.value.hint == "pip install 'mlmodelscope[onnxruntime]'"
+
+
+def _fail_to_import(name):
+    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
