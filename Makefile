@@ -30,7 +30,7 @@ demo: $(VENV)/base.stamp
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 test: $(VENV)/dev.stamp
-	REQUIRE=$(REQUIRE) $(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup
+	ORT_DISABLE_TELEMETRY=1 REQUIRE=$(REQUIRE) $(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
@@ -44,7 +44,7 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/dev.stamp
-	$(BIN)/python -m benchmarks
+	ORT_DISABLE_TELEMETRY=1 $(BIN)/python benchmarks
 
 docs: $(VENV)/dev.stamp
 	$(BIN)/python docs/generate.py

@@ -61,10 +61,13 @@ PREDICTIONS = "predictions.jsonl.gz"
 
 @dataclass(frozen=True)
 class Context:
-    """Where things are and who listens. `progress` draws downloads, `on_event` everything else."""
+    """Where things are and who listens. `progress` draws downloads, `on_event` everything else.
+
+    `store` opens the store when it is first needed: a prediction needs none.
+    """
 
     home: Path
-    store: Store
+    store: Callable[[], Store]
     assets: Assets
     on_event: Callable[[EvaluationEvent], None] = lambda event: None
     progress: Progress | None = None
@@ -169,7 +172,8 @@ class _Run:
             inputs=tuple(self._files.inputs),
             samples=plan.request.samples,
             files=self._files.paths,
-            predictor=plan.framework.entry_point,
+            framework=plan.framework,
+            environment=plan.environment,
             options=plan.request.options,
             scenario=plan.scenario,
             measure=plan.request.measure,
@@ -192,7 +196,7 @@ class _Run:
                     self._stage = "store"
                     self._say("store")
                     performance, accuracy, artifacts = self._summarise()
-            self._record = self._context.store.add(self._make_record(performance, accuracy, artifacts))
+            self._record = self._context.store().add(self._make_record(performance, accuracy, artifacts))
         return self._record
 
     def answers(self) -> list[Prediction]:
@@ -228,7 +232,7 @@ class _Run:
         return performance, accuracy, tuple(artifacts)
 
     def _put(self, data: bytes, name: str, media_type: str) -> Artifact:
-        return self._context.store.put_artifact(data, name, media_type)
+        return self._context.store().put_artifact(data, name, media_type)
 
     def _launch_facts(self) -> tuple[LaunchFacts, ...]:
         return tuple(LaunchFacts.model_validate(result["launch"]) for result in self._results)
@@ -246,7 +250,7 @@ class _Run:
             request=plan.request,
             model=self._model_facts(),
             dataset=self._dataset_facts(first),
-            software=_software(first, plan),
+            software=Software.model_validate(first["software"]) if first else None,
             system=SystemFacts.model_validate(first["system"]) if first else None,
             scenario=plan.scenario,
             limits=plan.request.limits,
@@ -371,18 +375,6 @@ def _assets_in(value: Any) -> Iterator[Asset]:
     elif isinstance(value, tuple):
         for item in value:
             yield from _assets_in(item)
-
-
-def _software(first: dict[str, Any] | None, plan: EvaluationPlan) -> Software | None:
-    if first is None:
-        return None
-    return Software(
-        framework=plan.framework.name,
-        framework_version=first["execution"]["version"],
-        distribution=plan.framework.distribution,
-        environment=plan.environment,
-        **first["software"],
-    )
 
 
 def _execution(first: dict[str, Any] | None, plan: EvaluationPlan) -> EffectiveExecution | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from mlmodelscope import __version__
 from mlmodelscope.core.errors import UnknownNameError, UsageError
 from mlmodelscope.core.events import EvaluationEvent
 from mlmodelscope.core.manifest import DatasetManifest, ModelManifest
@@ -164,7 +165,7 @@ class Workspace:
         from mlmodelscope.evaluation import Context
         from mlmodelscope.provision import Assets
 
-        return Context(self.home, self.store, Assets(self.home), self._on_event, self._progress)
+        return Context(self.home, lambda: self.store, Assets(self.home), self._on_event, self._progress)
 
 
 def read_facts() -> Facts:
@@ -190,7 +191,8 @@ def frameworks() -> list[InstalledFramework]:
     found: list[InstalledFramework] = []
     for name in registry.names():
         predictor = registry.get(name)
-        installed = installed_version(predictor)
+        # a predictor without a framework of its own (null) is as old as we are
+        installed = installed_version(predictor) if predictor.packages else ("mlmodelscope", __version__)
         found.append(
             InstalledFramework(
                 name=name,

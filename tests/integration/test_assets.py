@@ -641,7 +641,7 @@ def no_scripts(tmp_path, monkeypatch):
     """An npm that writes down how it was called and gives an archive or an error."""
     program = tmp_path / "bin" / "npm"
     program.parent.mkdir()
-    monkeypatch.setattr(npm, "find_npm", lambda: program)
+    monkeypatch.setattr(npm, "find_npm", lambda: [str(program)])
 
     def write(body: str) -> Path:
         program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/called\n{body}\n')
@@ -678,7 +678,7 @@ def test_npms_own_reason_is_given_without_credentials(assets, tmp_path, no_scrip
     "location, sha256",
     [
         ("pypi:six==1.16.0!six.py", "4ce39f422ee71467ccac8bed76beb05f8c321c7f0ceda9279ae2dfa3670106b3"),
-        ("pypi:docopt==0.6.2!docopt.py", None),
+        ("pypi:docopt==0.6.2!docopt.py", "44c650ebd833d852c8731fa3f0c5759506309622300e4c1954a540d78572cc54"),
         ("npm:is-odd@3.0.1!package/index.js", "0f9e8227a22ef8abaf1aee8f82d7cc802964d44c9347ed4bbbaf8c427d19a995"),
     ],
     ids=["wheel", "sdist", "npm"],

@@ -43,6 +43,7 @@ def summarise(stamps: Sequence[Stamps], launches: Sequence[LaunchFacts], batch_s
         except StatisticError as error:
             refused[name] = error.message
     first = [float(item.first_inference_ns) for item in launches if item.first_inference_ns is not None]
+    memory = [float(item.peak_memory_bytes) for item in launches if item.peak_memory_bytes is not None]
     return Performance(
         latency_median_ns=median_over_launches(per_launch),
         latency_trimmed_mean_ns=trimmed_mean_over_launches(per_launch),
@@ -55,7 +56,7 @@ def summarise(stamps: Sequence[Stamps], launches: Sequence[LaunchFacts], batch_s
         throughput=_counted(mean_of([len(v) * batch_size * 1e9 / sum(v) for v in per_launch]), per_launch),
         load_ns=mean_of([float(item.load_ns) for item in launches]),
         first_inference_ns=mean_of(first) if first else None,
-        memory_bytes=mean_of([float(item.peak_memory_bytes) for item in launches]),
+        memory_bytes=mean_of(memory) if memory else None,
     )
 
 

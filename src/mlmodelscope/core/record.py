@@ -138,8 +138,8 @@ class LaunchFacts(Frozen):
     queries: int
     samples: int
     duration_ns: int
-    peak_memory_bytes: int
-    loaded_memory_bytes: int
+    peak_memory_bytes: int | None
+    loaded_memory_bytes: int | None
     noise: Noise
 
 
@@ -162,7 +162,7 @@ class Performance(Frozen):
     throughput: Estimate
     load_ns: Estimate
     first_inference_ns: Estimate | None
-    memory_bytes: Estimate
+    memory_bytes: Estimate | None
     energy_joules: Estimate | None = None
     cost: Estimate | None = None
 

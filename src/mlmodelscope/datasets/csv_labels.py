@@ -42,7 +42,7 @@ def _entries(layout: CsvLabels, root: Path, table: Path) -> Iterator[Entry]:
                     raise _problem(table, reader.line_num, f"{entry.id} was already named on line {first}")
                 yield entry
     except csv.Error as error:
-        raise _problem(table, reader.line_num, str(error)) from None
+        raise _problem(table, reader.reader.line_num, str(error)) from None
     except (OSError, UnicodeError) as error:
         raise unreadable(table, error) from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from mlmodelscope.core.asset import Asset
 from mlmodelscope.core.manifest import DatasetLayout, DatasetManifest
@@ -51,6 +51,9 @@ def _read_layout(found: Field, outer: Section) -> Frozen | None:
         near = nearest(name, LAYOUTS)
         hint = f"did you mean {near}?" if near else None
         type_field.error("wrong_value", f"{type_field.describe()} is not one of {', '.join(LAYOUTS)}", hint)
+        # whatever layout was meant, its fields are no unknown keys
+        for parameter in {parameter for cls in LAYOUTS.values() for parameter in cls.model_fields}:
+            section.take(parameter)
         return None
     layout = _build_layout(name, section, found)
     if section is not outer:
@@ -82,9 +85,10 @@ def _build_layout(name: str, section: Section, owner: Field) -> Frozen | None:
     return build(LAYOUTS[name], values, fields, owner.at_key(), name)
 
 
-def _read_files(found: Field) -> tuple[Asset, ...]:
+def _read_files(found: Field) -> tuple[Asset, ...] | None:
     parts = found.items() if found.is_sequence else [found]
-    return cast("tuple[Asset, ...]", tuple(read_asset(part) for part in parts))
+    files = [read_asset(part) for part in parts]
+    return tuple(one for one in files if one is not None) if None not in files else None
 
 
 def _check_pattern(found: Field) -> None:

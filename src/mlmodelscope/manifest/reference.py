@@ -49,9 +49,9 @@ NOTES: dict[str, str] = {
     "after_postprocess": "Python source; runs on the answer",
     "source": "the model's files; a bare location means `graph_path`. Also `model:`",
     "split": "which part of the set this is: `validation`, `test`, ...",
-    "layout": "where the samples and their labels are: a mapping with `type`, or the type alone with its fields beside it",
+    "layout": "where samples and labels are: a mapping with `type`, or the type alone with its fields beside it",
     "labels": "names of the classes, one a line, in the order of the class index",
-    "type": "what the tensor holds: `image` is decoded; `probability` (or `classification`) becomes the five best classes",
+    "type": "what it holds: an `image` input is decoded; a `probability` output becomes the five best classes",
     "layer_name": "the tensor's name in the model, or its index",
     "element_type": "of the tensor",
     "features": "labels of the classes, one a line",
@@ -131,10 +131,10 @@ def _spellings() -> str:
     for step, names in PARAMETER_NAMES.items():
         rows += [(f"`{other}` of `{step}`", f"`{own}`") for other, own in names.items()]
     for kind, words in WORDS.items():
-        rows += [(f"`{word}` for `{kind}`", f"`{own}`") for word, own in words.items()]
+        rows += [(f"`{word}` for `{kind}`", f"`{own}`") for word, own in words.items() if word != own.lower()]
     rows.append(("`true`, `false` for `keep_aspect_ratio`", "`cover`, `squash`"))
     rows.append(("`[channels, height, width]` for a size", "`[height, width]`"))
-    return _table(("written", "read as"), rows)
+    return "Words match whatever their case.\n\n" + _table(("written", "read as"), rows)
 
 
 def _default(value: Any, *, is_needed: bool) -> str:

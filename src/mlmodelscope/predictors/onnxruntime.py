@@ -94,7 +94,7 @@ class Predictor(object):
         # session.run repeats checks made here at load, and on a provider's failure moves to another one by itself,
         # which would falsify a measurement; the object below it does neither. Medians of one call on a three-node
         # model, interleaved, 1.31.1: this 6.9 us, session.run 8.4, run_with_iobinding 13.1, run_with_ort_values 59.6;
-        # on a 7.6 ms model within 0.3 % of session.run, io binding 1.7 % slower (it copies the results once more).
+        # on a 7.6 ms model within 0.3 % of session.run, io binding 2 % slower (it copies the results once more).
         self._run = session._sess.run if hasattr(session, "_sess") else session.run  # noqa: SLF001
 
     def predict(self, inputs: List[Any]) -> List[Any]:

@@ -89,7 +89,7 @@ class Predictor(object):
         # Medians of one call on a two-node model, interleaved, ai-edge-litert 2.3.0: these three 4.5 us, set_tensor,
         # invoke and get_tensor 5.7, tensor() views with copies 8.2, CompiledModel ten times as much. Views held from
         # call to call take 3.9, but broadcast a wrong shape silently and dangle after a resize. On MobileNet (13.6 ms)
-        # all lie within 1 %.
+        # all lie within 2 %, about the noise of that run.
         interpreter = self._interpreter
         wrapper: Any = getattr(interpreter, "_interpreter", None)
         if _reads_by_subgraph(wrapper, self._outputs):

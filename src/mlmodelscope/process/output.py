@@ -61,22 +61,15 @@ def softmax(array: Array) -> Array:
 
 
 def top_classes(scores: Array, k: int) -> tuple[Array, Array]:
-    """Indices and values of the `k` highest of each row, highest first, equal ones in the order of their index."""
-    classes = scores.shape[1]
-    if k >= classes or classes <= 64:
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return order, np.take_along_axis(scores, order, axis=1)
-    picked = np.sort(np.argpartition(scores, classes - k, axis=1)[:, classes - k :], axis=1)
-    values = np.take_along_axis(scores, picked, axis=1)
-    order = np.argsort(-values, axis=1, kind="stable")
-    picked, values = np.take_along_axis(picked, order, axis=1), np.take_along_axis(values, order, axis=1)
-    # a partition takes any of several equal scores at its edge: such rows are chosen again by index
-    lowest = values[:, -1:]
-    for row in np.flatnonzero((scores >= lowest).sum(axis=1) > k):
-        candidates = np.flatnonzero(scores[row] >= lowest[row])
-        best = candidates[np.argsort(-scores[row, candidates], kind="stable")[:k]]
-        picked[row], values[row] = best, scores[row, best]
-    return picked, values
+    """Indices and values of the `k` highest scores, highest first, equal ones in the order of their index."""
+    classes = len(scores)
+    if k < classes:
+        # everything from the k-th highest score up, equal ones included: a short list, still in the order of the index
+        candidates = np.flatnonzero(scores >= np.partition(scores, classes - k)[classes - k])
+        picked = candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
+    else:
+        picked = np.argsort(-scores, kind="stable")
+    return picked, scores[picked]
 
 
 class _Ranking:
@@ -103,14 +96,15 @@ class _Ranking:
         for stage in self._stages:
             scores = stage(scores)
         scores = _comparable(scores)
-        picked, values = top_classes(scores, self._k or scores.shape[1])
-        if not np.isfinite(values).all():
+        rows = [(*top_classes(row, self._k or len(row)), classes) for row in scores]
+        # the maximum of scores that hold not-a-number is not-a-number; minus infinity matters only where it is picked
+        if not np.isfinite(scores.max()) or any(values[-1] == -np.inf for _, values, _ in rows):
             raise StepError(
                 "the model's scores cannot be ranked: some are infinite or not a number",
                 hint="does the preprocessing fit the model?",
                 step="topk" if self._k else "argsort",
             )
-        return [(picked[row], values[row], classes) for row in range(count)]
+        return rows
 
     def answers(self, rows: Sequence[Any]) -> list[Answer]:
         return [self._answer(*row) for row in rows]

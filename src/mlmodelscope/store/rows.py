@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from typing import Any
 
@@ -12,49 +11,42 @@ from mlmodelscope.core.errors import StoreError
 from mlmodelscope.core.record import RECORD_FORMAT, Record
 from mlmodelscope.core.value import canonical_json
 
-__all__ = ["artifact_rows", "pack", "record_row", "setup_row", "unpack"]
+__all__ = ["artifact_rows", "facet_values", "number_columns", "pack", "unpack"]
 
 # Level 6 saves 6 % over level 1 and costs 0.1 ms more per record.
 _LEVEL = 6
 
 
-def setup_row(record: Record) -> dict[str, Any]:
-    """The row of `setups`. Its id is made from the other columns, equal wherever the facts are equal."""
-    software, system, failure = record.software, record.system, record.failure
-    facts: dict[str, Any] = {
-        "status": record.status,
-        "model": record.model.name,
-        "model_version": record.model.version,
-        "framework": software.framework if software else _framework_asked_for(record),
-        "framework_version": software.framework_version if software else None,
-        "dataset": record.dataset.name if record.dataset else None,
-        "scenario": record.scenario.type,
-        "timed": record.scenario.timed,
-        "architecture": system.architecture if system else None,
-        "cpu_model": system.cpu_model if system else None,
-        "failure_code": failure.code if failure else None,
+def facet_values(record: Record) -> dict[str, dict[str, Any] | None]:
+    """Per facet the values of its row; None where the record does not know them."""
+    model, software, dataset, system = record.model, record.software, record.dataset, record.system
+    asked = _framework_asked_for(record)
+    framework: dict[str, Any] | None = {"name": asked, "version": None} if asked else None
+    if software:
+        framework = {"name": software.framework, "version": software.framework_version}
+    return {
+        "model": {"name": model.name, "version": model.version},
+        "framework": framework,
+        "dataset": {"name": dataset.name, "version": dataset.version} if dataset else None,
+        "system": system.model_dump(include={"architecture", "cpu_model", "memory_bytes"}) if system else None,
+        "outcome": {"status": record.status, "failure_code": record.failure.code if record.failure else None},
+        "scenario": {"type": record.scenario.type, "timed": record.scenario.timed},
     }
-    digest = hashlib.sha256(canonical_json(facts).encode()).digest()
-    # 63 bits: what a signed integer of every database holds; 5e-8 is the chance of one clash among a million setups
-    return {"id": int.from_bytes(digest[:8], "big") >> 1} | facts
 
 
-def record_row(record: Record, setup: int) -> dict[str, Any]:
-    """The row of `records`, which belongs to the setup of that id."""
-    performance, accuracy = record.performance, record.accuracy
-    execution = record.execution
+def number_columns(record: Record) -> dict[str, Any]:
+    """The columns of `records` that are not facets."""
+    performance, accuracy, execution = record.performance, record.accuracy, record.execution
     return {
         "id": record.id,
-        "setup": setup,
         "created_at": record.created_at,
         "samples": record.dataset.sample_count if record.dataset else len(record.request.inputs) or None,
         "batch_size": execution.batch_size if execution else record.scenario.batch_size,
         "threads": execution.threads if execution else record.request.threads,
-        "system_memory_bytes": record.system.memory_bytes if record.system else None,
         "latency_median_ns": performance.latency_median_ns.value if performance else None,
         "throughput": performance.throughput.value if performance else None,
         "top1": accuracy.top1.value if accuracy and accuracy.top1 else None,
-        "memory_bytes": round(performance.memory_bytes.value) if performance else None,
+        "memory_bytes": round(performance.memory_bytes.value) if performance and performance.memory_bytes else None,
     }
 
 

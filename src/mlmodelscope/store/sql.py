@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,14 @@ import sqlalchemy as sa
 from mlmodelscope.core.errors import StoreError, UnknownNameError, UsageError
 from mlmodelscope.core.ids import is_id
 from mlmodelscope.core.record import Artifact, Record
-from mlmodelscope.core.store import HistoryPage, HistoryQuery
-from mlmodelscope.core.versions import parse_constraint
+from mlmodelscope.core.store import HistoryPage, HistoryQuery, HistoryRow
+from mlmodelscope.core.versions import VersionConstraint, parse_constraint
 from mlmodelscope.store import query as sql
 from mlmodelscope.store.artifacts import ArtifactFolder
 from mlmodelscope.store.failures import translating
 from mlmodelscope.store.redact import Private, redact
-from mlmodelscope.store.rows import artifact_rows, pack, record_row, setup_row, unpack
-from mlmodelscope.store.schema import artifacts, documents, records, setups
+from mlmodelscope.store.rows import artifact_rows, facet_values, number_columns, pack, unpack
+from mlmodelscope.store.schema import FACETS, INDEXED_FACETS, artifacts, documents, records
 
 __all__ = ["WRITES", "SqlStore"]
 
@@ -80,31 +81,41 @@ class SqlStore:
             if (text := getattr(query, f"{name}_version")) is not None
         }
         with translating(self._place), self._engine.begin() as connection:
-            versions = {
-                name: sql.versions_within(
-                    connection.scalars(sql.versions_of(name, getattr(query, name))).all(), constraint
-                )
-                for name, constraint in constraints.items()
-            }
             # one more than asked for tells whether there is another page
-            rows = _search(connection, query, versions, limit + 1, after)
-        page = tuple(sql.to_history_row(row) for row in rows[:limit])
-        return HistoryPage(page, after=page[-1].id if len(rows) > limit else None)
+            ids = _search(connection, query, constraints, limit + 1, after)
+            found = connection.execute(sql.rows(ids[:limit])).mappings().all() if ids else []
+        page = tuple(HistoryRow(**row) for row in found)
+        return HistoryPage(page, after=page[-1].id if len(ids) > limit else None)
 
     def close(self) -> None:
         self._engine.dispose()
 
 
 def _search(
-    connection: sa.Connection, query: HistoryQuery, versions: dict[str, list[str]], limit: int, after: str | None
-) -> list[sa.Row[Any]]:
-    matching = sql.matching_setups(query, versions)
-    if matching is None:
-        return list(connection.execute(sql.all_rows(None, query, limit, after)))
-    found = connection.scalars(matching.limit(sql.MOST_SETUPS + 1)).all()
-    if len(found) > sql.MOST_SETUPS:
-        return list(connection.execute(sql.all_rows(matching, query, limit, after)))
-    return list(connection.execute(sql.rows_of_setups(found, query, limit, after))) if found else []
+    connection: sa.Connection,
+    query: HistoryQuery,
+    constraints: dict[str, VersionConstraint],
+    limit: int,
+    after: str | None,
+) -> Sequence[str]:
+    """The ids of the newest records that match, in the steps that query.py describes."""
+    facets = {
+        facet: sql.within(constraints.get(facet), connection.execute(rows))
+        for facet, rows in sql.facet_rows(query).items()
+    }
+    texts = None
+    if query.text is not None:
+        texts = {facet: sql.within(None, connection.execute(rows)) for facet, rows in sql.text_rows(query.text).items()}
+    if not all(facets.values()) or (texts is not None and not any(texts.values())):
+        return []
+    sizes = {
+        facet: connection.scalar(sql.count_up_to(sql.RARE, facet, ids)) or 0
+        for facet, ids in facets.items()
+        if facet in INDEXED_FACETS
+    }
+    way, along = sql.choose(facets, sizes)
+    rest = sql.rest_of(query, after, {facet: ids for facet, ids in facets.items() if facet != along}, texts)
+    return connection.scalars(sql.newest(way, along, facets.get(along, ()), rest, limit)).all()
 
 
 def _document(record_id: str) -> sa.Select[Any]:
@@ -112,13 +123,22 @@ def _document(record_id: str) -> sa.Select[Any]:
 
 
 def _insert(connection: sa.Connection, record: Record, body: bytes) -> None:
-    setup = setup_row(record)
-    if connection.scalar(sa.select(setups.c.id).where(setups.c.id == setup["id"])) is None:
-        connection.execute(sa.insert(setups).values(setup))
-    connection.execute(sa.insert(records).values(record_row(record, setup["id"])))
+    facets = {
+        facet: None if values is None else _facet_id(connection, FACETS[facet], values)
+        for facet, values in facet_values(record).items()
+    }
+    connection.execute(sa.insert(records).values(facets | number_columns(record)))
     connection.execute(sa.insert(documents).values(id=record.id, format=record.format, body=body))
     if record.artifacts:
         connection.execute(sa.insert(artifacts), artifact_rows(record))
+
+
+def _facet_id(connection: sa.Connection, table: sa.Table, values: dict[str, Any]) -> int:
+    same = (table.c[name].is_not_distinct_from(value) for name, value in values.items())
+    found = connection.scalar(sa.select(table.c.id).where(*same))
+    if found is None:
+        found = connection.execute(sa.insert(table).values(values).returning(table.c.id)).scalar_one()
+    return int(found)
 
 
 def _only_match(connection: sa.Connection, prefix: str, asked: str) -> str:

@@ -32,29 +32,29 @@ def schema_number(connection: sa.Connection) -> str | None:
     return None if found is None else str(found)
 
 
-def is_current(number: str | None, place: str, *, ours: str = SCHEMA) -> bool:
+def is_current(number: str | None, place: str) -> bool:
     """Whether the database can be used as it is; StoreError if a newer version of ours made it."""
     if number is None:
         return False
-    if not number.isdecimal() or int(number) > int(ours):
+    if not number.isdecimal() or int(number) > int(SCHEMA):
         raise StoreError(
-            f"the evaluation database {place} has schema {number}; this version of mlmodelscope knows up to {ours}",
+            f"the evaluation database {place} has schema {number}; this version of mlmodelscope knows up to {SCHEMA}",
             hint="upgrade mlmodelscope, or set MLMODELSCOPE_HOME to another folder",
             place=place,
             found=number,
-            known=ours,
+            known=SCHEMA,
         )
-    return int(number) == int(ours)
+    return int(number) == int(SCHEMA)
 
 
-def upgrade(connection: sa.Connection, folder: Path = MIGRATIONS) -> None:
+def upgrade(connection: sa.Connection) -> None:
     """Carries out the migrations that are missing, in order, within the transaction of `connection`."""
     # 0.2 s that only the first start and the first after an upgrade pay
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    scripts = ScriptDirectory(str(folder))
+    scripts = ScriptDirectory(str(MIGRATIONS))
     context = MigrationContext.configure(connection)
     current = context.get_current_revision()
     missing = list(scripts.iterate_revisions("head", current or "base"))

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from mlmodelscope.core.asset import Asset
-from mlmodelscope.core.errors import InputError
-from mlmodelscope.core.manifest import DatasetManifest, ModelManifest
-from mlmodelscope.core.request import Measure, Scenario
+from mlmodelscope.core.manifest import DatasetManifest, ModelManifest, ModelOutput
+from mlmodelscope.core.request import Environment, Measure, ResolvedFramework, Scenario
 from mlmodelscope.core.sample import Dataset
+from mlmodelscope.core.steps import Argsort, TopK
 from mlmodelscope.core.value import Frozen, digest_of
 
 __all__ = ["Job", "asset_key"]
@@ -30,7 +30,8 @@ class Job(Frozen):
     inputs: tuple[str, ...]
     samples: int | None
     files: dict[str, str]
-    predictor: str
+    framework: ResolvedFramework
+    environment: Environment
     options: dict[str, Any]
     scenario: Scenario
     measure: Measure
@@ -75,21 +76,17 @@ class Job(Frozen):
             "options": self.options,
         }
 
-    def read_labels(self) -> list[list[str] | None]:
-        """The labels of each output, None where it has none."""
-        return [self._labels_of(output.features) for output in self.model.outputs]
+    def read_labels(self) -> dict[int, list[str]]:
+        """The labels of each output that has some, by the output's position."""
+        from mlmodelscope.process.labels import read_labels
 
-    def _labels_of(self, asset: Asset | None) -> list[str] | None:
-        if asset is None:
-            return None
-        path = self.path_of(asset)
-        try:
-            return path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"the labels {path.name} cannot be read: {error}") from error
+        found = ((position, _labels_of(output)) for position, output in enumerate(self.model.outputs))
+        return {position: read_labels(self.path_of(asset)) for position, asset in found if asset is not None}
 
     def open_dataset(self) -> Dataset:
-        from mlmodelscope.datasets import from_files, open_dataset, select
+        from mlmodelscope.datasets.files import from_files
+        from mlmodelscope.datasets.open import open_dataset
+        from mlmodelscope.datasets.select import select
 
         if self.dataset is None:
             return from_files([Path(name) for name in self.inputs])
@@ -100,3 +97,9 @@ class Job(Frozen):
         """The positions of the performance set: `performance_set` samples chosen by the seed, or all."""
         wanted = min(self.scenario.performance_set, count)
         return sorted(random.Random(self.seed).sample(range(count), wanted))
+
+
+def _labels_of(output: ModelOutput) -> Asset | None:
+    """The labels of the output itself, else those that its ranking step names."""
+    named = (step.labels for step in output.steps if isinstance(step, Argsort | TopK))
+    return output.features or next((asset for asset in named if asset is not None), None)

@@ -164,10 +164,10 @@ class _Session:
         self._job = job
         self._progress = progress
         self._shim = shim
-        self._predictor = shim.open_predictor(job.predictor)
+        self._predictor = shim.open_predictor(job.framework.entry_point)
         self.load_ns = 0
         self.first_inference_ns: int | None = None
-        self.loaded_memory_bytes = 0
+        self.loaded_memory_bytes: int | None = None
         self.performance_set: list[str] = []
         self._prepared: list[list[Any]] = []
 
@@ -179,6 +179,7 @@ class _Session:
         with _faults():
             facts: dict[str, Any] = self._predictor.load(job.predictor_model())
         self.load_ns = time.monotonic_ns() - start
+        self._version = str(facts["version"])
         self.loaded_memory_bytes = resident_bytes()
         self.pipeline: Pipeline = self._open_pipeline()
         self.dataset: Dataset = job.open_dataset()
@@ -188,7 +189,7 @@ class _Session:
     def _open_pipeline(self) -> Pipeline:
         from mlmodelscope.process.pipeline import compile_pipeline
 
-        pipeline = compile_pipeline(self._job.model, self._job.read_labels(), scratch=self._job.run_folder)
+        pipeline = compile_pipeline(self._job.model, self._job.read_labels(), scratch=Path(self._job.run_folder))
         cv2 = sys.modules.get("cv2")
         if cv2 is not None:
             cv2.setNumThreads(self._job.threads)
@@ -294,7 +295,7 @@ class _Session:
                 line = {"sample": sample.id, "label": sample.label, "answer": answer.model_dump(mode="json")}
                 file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
 
-    def peak_memory_bytes(self) -> int:
+    def peak_memory_bytes(self) -> int | None:
         from mlmodelscope.measure.memory import peak_resident_bytes
 
         return peak_resident_bytes()
@@ -302,7 +303,13 @@ class _Session:
     def software(self) -> dict[str, Any]:
         from mlmodelscope.measure.software import read_software
 
-        return read_software()
+        software = read_software(
+            framework=self._job.framework.name,
+            framework_version=self._version,
+            distribution=self._job.framework.distribution,
+            environment=self._job.environment,
+        )
+        return software.model_dump(mode="json")
 
     def system(self) -> dict[str, Any]:
         from mlmodelscope.measure.system import read_system

@@ -25,7 +25,7 @@ def inference_loop(
     min_queries: int,
     clock: Callable[[], int],
     progress: Any,
-) -> Tuple[array, array]:
+) -> Tuple[Any, Any]:
     """Start and end of every query, in nanoseconds of `clock`.
 
     Cycles through `queries` (already in their seeded order) one after the other until both minima are met. Timed:

@@ -16,7 +16,7 @@ from mlmodelscope.manifest import load_manifest, read_manifest
 
 __all__ = ["Catalogue", "Entry", "pin"]
 
-M = TypeVar("M", ModelManifest, DatasetManifest)
+M = TypeVar("M", bound=ModelManifest | DatasetManifest)
 _SUFFIXES = (".yml", ".yaml")
 
 
@@ -55,7 +55,7 @@ class Catalogue:
             return _read(Path(text), DatasetManifest)
         return _choose("data set", text, self.datasets())
 
-    def add(self, path: Path) -> Entry[ModelManifest] | Entry[DatasetManifest]:
+    def add(self, path: Path) -> Entry[ModelManifest | DatasetManifest]:
         """Keeps a copy of a valid manifest; relative paths in it become absolute by a recorded base."""
         manifest = load_manifest(path)
         if not isinstance(manifest, ModelManifest | DatasetManifest):
@@ -84,11 +84,11 @@ class Catalogue:
                     path.with_suffix(".base").unlink(missing_ok=True)
                     removed.append(f"{manifest.name}@{manifest.version}")
         if not removed:
-            own = [e.manifest.name for e in (*self.models(), *self.datasets()) if not e.is_builtin]
+            own = [e.manifest.name for folder in ("models", "datasets") for e in self._entries(folder) if not e.is_builtin]
             raise UnknownNameError("added manifest", text, own)
         return removed
 
-    def _entries(self, folder: str) -> Iterator[Entry[ModelManifest] | Entry[DatasetManifest]]:
+    def _entries(self, folder: str) -> Iterator[Entry[ModelManifest | DatasetManifest]]:
         seen: set[tuple[str, str]] = set()
         for root, is_builtin in ((self._home / folder, False), (Path(__file__).parent / folder, True)):
             for path in _files(root):

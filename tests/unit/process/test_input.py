@@ -1,15 +1,13 @@
-import sys
+"""Every chain of steps against the plain Pillow, OpenCV and NumPy calls it stands for, one after the other."""
+
+import math
 from io import BytesIO
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).parent))
-from reference import Reference, encode, noise
 
 from mlmodelscope.core.errors import InputError, ShapeError, StepError
 from mlmodelscope.core.manifest import ModelInput
@@ -28,6 +26,169 @@ from mlmodelscope.core.steps import (
     Softmax,
 )
 from mlmodelscope.process.input import input_pipeline
+
+PILLOW = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "area": Image.Resampling.BOX,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+OPENCV = {
+    "nearest": cv2.INTER_NEAREST,
+    "bilinear": cv2.INTER_LINEAR,
+    "bicubic": cv2.INTER_CUBIC,
+    "area": cv2.INTER_AREA,
+    "lanczos": cv2.INTER_LANCZOS4,
+}
+
+
+def encode(array, kind="PNG", **options):
+    stream = BytesIO()
+    Image.fromarray(array).save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def noise(height, width, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def element(value, name):
+    """One Python number under the rules of cast."""
+    dtype = np.dtype(name)
+    if dtype.kind == "b":
+        return bool(value)
+    if dtype.kind == "f":
+        return dtype.type(value)
+    if math.isnan(value):
+        return 0
+    limits = np.iinfo(dtype)
+    if math.isinf(value):
+        return limits.max if value > 0 else limits.min
+    return min(max(math.trunc(value), limits.min), limits.max)
+
+
+def cast(array, name):
+    values = [element(value, name) for value in array.ravel().tolist()]
+    return np.array(values, dtype=name).reshape(array.shape)
+
+
+class Reference:
+    """The state of a sample: pixels as height-width-channel, beside what the manifest calls them."""
+
+    def __init__(self, data, step):
+        if step.decoder == "pillow":
+            image = Image.open(BytesIO(data)).convert("L" if step.color_layout == "GRAY" else "RGB")
+            pixels = np.asarray(image)
+            pixels = pixels[:, :, ::-1] if step.color_layout == "BGR" else pixels
+        else:
+            kind = cv2.IMREAD_GRAYSCALE if step.color_layout == "GRAY" else cv2.IMREAD_COLOR
+            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), kind | cv2.IMREAD_IGNORE_ORIENTATION)
+            pixels = pixels[:, :, ::-1] if step.color_layout == "RGB" else pixels
+        self.pixels = cast(pixels.reshape(*pixels.shape[:2], -1), step.element_type)
+        self.color = step.color_layout
+        self.layout = step.data_layout
+
+    def run(self, steps):
+        for step in steps:
+            getattr(self, f"do_{step.step}")(step)
+        result = self.pixels.transpose(2, 0, 1) if self.layout == "CHW" else self.pixels
+        return np.ascontiguousarray(result)
+
+    def do_crop(self, step):
+        height, width = self.pixels.shape[:2]
+        rows, columns = step.size or (
+            max(1, math.floor(height * step.percentage / 100 + 0.5)),
+            max(1, math.floor(width * step.percentage / 100 + 0.5)),
+        )
+        top, left = ((height - rows) // 2, (width - columns) // 2) if step.method == "center" else (0, 0)
+        self.pixels = self.pixels[top : top + rows, left : left + columns]
+
+    def do_resize(self, step):
+        height, width = self.pixels.shape[:2]
+        if step.shorter_side:
+            scale = step.shorter_side / min(height, width)
+        elif step.max_dimension:
+            scale = min(1, step.max_dimension / max(height, width))
+        elif step.keep_aspect_ratio == "squash":
+            scale = None
+        else:
+            pick = max if step.keep_aspect_ratio == "cover" else min
+            scale = pick(step.size[0] / height, step.size[1] / width)
+        if scale is None:
+            target = step.size
+        else:
+            target = (max(1, math.floor(height * scale + 0.5)), max(1, math.floor(width * scale + 0.5)))
+        self.pixels = self._scaled(step, *target)
+        if step.keep_aspect_ratio == "cover":
+            top, left = (target[0] - step.size[0]) // 2, (target[1] - step.size[1]) // 2
+            self.pixels = self.pixels[top : top + step.size[0], left : left + step.size[1]]
+        if step.keep_aspect_ratio == "letterbox":
+            self._pad(step.size, step.fill, "center")
+
+    def _scaled(self, step, height, width):
+        channels = self.pixels.shape[2]
+        if step.resizer == "opencv":
+            scaled = cv2.resize(np.ascontiguousarray(self.pixels), (width, height), interpolation=OPENCV[step.method])
+            return scaled.reshape(height, width, channels)
+        planes = [
+            np.asarray(Image.fromarray(np.ascontiguousarray(plane)).resize((width, height), PILLOW[step.method]))
+            for plane in np.moveaxis(self.pixels, 2, 0)
+        ]
+        return np.stack(planes, axis=2)
+
+    def do_pad(self, step):
+        self._pad(step.size, step.value, step.position)
+
+    def _pad(self, size, value, position):
+        height, width = self.pixels.shape[:2]
+        top, left = ((size[0] - height) // 2, (size[1] - width) // 2) if position == "center" else (0, 0)
+        border = ((top, size[0] - height - top), (left, size[1] - width - left), (0, 0))
+        self.pixels = np.pad(self.pixels, border, constant_values=element(value, self.pixels.dtype.name))
+
+    def do_color(self, step):
+        if step.to == self.color:
+            return
+        if step.to == "GRAY":
+            pixels = self.pixels if self.color == "RGB" else self.pixels[:, :, ::-1]
+            if pixels.dtype == np.uint8:
+                mixed = np.asarray(Image.fromarray(np.ascontiguousarray(pixels)).convert("L"))
+            else:
+                weights = np.array([0.299, 0.587, 0.114], pixels.dtype)
+                mixed = pixels[..., 0] * weights[0] + pixels[..., 1] * weights[1] + pixels[..., 2] * weights[2]
+            self.pixels = mixed[:, :, None]
+        elif self.color == "GRAY":
+            self.pixels = np.repeat(self.pixels, 3, axis=2)
+        else:
+            self.pixels = self.pixels[:, :, ::-1]
+        self.color = step.to
+
+    def do_layout(self, step):
+        self.layout = step.to
+
+    def do_cast(self, step):
+        self.pixels = cast(self.pixels, step.element_type)
+
+    def do_mean(self, step):
+        self._arithmetic(np.subtract, step.value)
+
+    def do_rescale(self, step):
+        self._arithmetic(np.divide, step.value)
+
+    def do_normalize(self, step):
+        self._arithmetic(np.subtract, step.mean)
+        self._arithmetic(np.divide, step.rescale)
+
+    def do_batch(self, step):
+        pass
+
+    def _arithmetic(self, function, value):
+        dtype = self.pixels.dtype
+        if dtype.kind == "f":
+            self.pixels = function(self.pixels, np.array(value, dtype))
+        else:
+            self.pixels = cast(function(self.pixels.astype(np.float64), np.array(value)), dtype.name)
+
 
 IMAGENET = Normalize(mean=(103.939, 116.779, 123.68), rescale=(58.4, 57.1, 57.4))
 
@@ -49,7 +210,7 @@ def check(data, *steps, element_type="float32"):
     return found
 
 
-sizes = st.integers(1, 40)
+sizes = st.integers(1, 24)
 methods = st.sampled_from(["nearest", "bilinear", "bicubic", "area", "lanczos"])
 libraries = st.sampled_from(["pillow", "opencv"])
 decodes = st.builds(
@@ -76,7 +237,7 @@ crops = st.builds(
     percentage=st.one_of(st.just(87.5), st.floats(1, 100, allow_subnormal=False)),
 )
 pads = st.builds(
-    Pad, size=st.just((60, 70)), value=st.sampled_from([0, 7, 260]), position=st.sampled_from(["center", "top_left"])
+    Pad, size=st.just((30, 33)), value=st.sampled_from([0, 7, 260]), position=st.sampled_from(["center", "top_left"])
 )
 colors = st.builds(Color, to=st.sampled_from(["RGB", "BGR"]))
 layouts = st.builds(Layout, to=st.sampled_from(["HWC", "CHW"]))
@@ -88,7 +249,7 @@ arithmetic = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     decode=decodes,
     geometry=st.lists(st.one_of(resizes, crops, colors, layouts), max_size=4),
@@ -107,7 +268,7 @@ def test_any_chain_gives_the_bits_of_the_plain_calls(decode, geometry, pad, elem
     check(data, decode, *geometry, *pad, Cast(element_type=element_type), *tail, element_type=element_type)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     decode=st.builds(Decode, decoder=libraries, color_layout=st.sampled_from(["RGB", "BGR"])),
     before=st.lists(st.one_of(colors, layouts), max_size=2),
@@ -119,76 +280,6 @@ def test_channel_constants_follow_the_colour_of_their_step(decode, before, resiz
     data = encode(noise(*shape))
     check(data, decode, *before, Cast(element_type="float32"), IMAGENET, resize, *after, IMAGENET)
     check(data, decode, *before, resize, *after, Cast(element_type="float32"), IMAGENET)
-
-
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF"])
-@pytest.mark.parametrize("decoder", ["pillow", "opencv"])
-@pytest.mark.parametrize("color", ["RGB", "BGR", "GRAY"])
-def test_decode_is_the_library_call(kind, decoder, color):
-    if kind == "GIF" and color == "GRAY" and decoder == "pillow":
-        pytest.skip("a GIF's palette is mixed to gray by the palette's own entries: covered by the palette test")
-    data = encode(noise(19, 23), kind)
-    check(data, Decode(decoder=decoder, color_layout=color), element_type="uint8")
-
-
-@pytest.mark.parametrize("decoder", ["pillow", "opencv"])
-def test_orientation_tags_are_ignored(decoder):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    turned = pipeline(Decode(decoder=decoder), element_type="uint8").prepare(encode(noise(8, 12), "JPEG", exif=exif))
-    assert turned.shape == (1, 8, 12, 3)
-
-
-def test_special_images_decode_as_documented():
-    def decoded(array, decoder, color="RGB"):
-        return pipeline(Decode(decoder=decoder, color_layout=color), element_type="uint8").prepare(encode(array))[0]
-
-    deep = np.array([[0, 255, 256, 511, 65535]], np.uint16)
-    assert decoded(deep, "pillow")[0, :, 0].tolist() == [0, 255, 255, 255, 255]
-    assert decoded(deep, "opencv")[0, :, 0].tolist() == [0, 0, 1, 1, 255]
-    clear = np.array([[[10, 20, 30, 0], [10, 20, 30, 128]]], np.uint8)
-    for decoder in ("pillow", "opencv"):
-        assert decoded(clear, decoder)[0].tolist() == [[10, 20, 30], [10, 20, 30]]
-
-
-def test_palette_with_transparency_warns_nobody():
-    stream = BytesIO()
-    palette = Image.fromarray(noise(4, 5)).convert("P")
-    palette.save(stream, "PNG", transparency=bytes(range(palette.palette.colors.__len__())))
-    found = pipeline(Decode(), element_type="uint8").prepare(stream.getvalue())
-    assert found.shape == (1, 4, 5, 3)
-
-
-def test_cmyk_is_converted():
-    stream = BytesIO()
-    Image.fromarray(np.full((8, 8, 3), (200, 100, 50), np.uint8)).convert("CMYK").save(stream, "JPEG")
-    found = pipeline(Decode(), element_type="uint8").prepare(stream.getvalue())
-    assert np.abs(found[0, 4, 4].astype(int) - (200, 100, 50)).max() <= 2
-
-
-@pytest.mark.parametrize("decoder", ["pillow", "opencv"])
-@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.99])
-def test_truncated_images_are_refused(decoder, kind, share, capfd):
-    data = encode(noise(64, 64), kind)
-    with pytest.raises(InputError, match="truncated|Truncated|damaged|decode"):
-        pipeline(Decode(decoder=decoder)).prepare(data[: int(len(data) * share)])
-
-
-@pytest.mark.parametrize("decoder", ["pillow", "opencv"])
-@pytest.mark.parametrize("data", [b"", b"hello", b"\x89PNG\r\n\x1a\n" + b"0" * 50, b"\xff\xd8\xff\xe0"])
-def test_what_is_no_image_is_refused(decoder, data, capfd):
-    with pytest.raises(InputError) as caught:
-        pipeline(Decode(decoder=decoder)).prepare(data)
-    assert "BytesIO" not in caught.value.message
-    assert caught.value.fields["size_bytes"] == len(data)
-
-
-@pytest.mark.parametrize("pixels", [16, 49])
-def test_too_many_pixels_are_refused(monkeypatch, pixels):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", pixels)
-    with pytest.raises(InputError, match="refusing"):
-        pipeline(Decode()).prepare(encode(noise(8, 9)))
 
 
 def test_samples_may_be_paths_or_arrays(tmp_path):
@@ -212,14 +303,12 @@ def test_samples_may_be_paths_or_arrays(tmp_path):
         compiled.prepare(3)
 
 
-@pytest.mark.parametrize("decoder", ["pillow", "opencv"])
-@pytest.mark.parametrize("color", ["RGB", "BGR", "GRAY"])
-def test_pixels_given_as_an_array_equal_those_of_the_file(decoder, color):
-    pixels = noise(11, 13)
-    compiled = pipeline(Decode(decoder=decoder, color_layout=color), Crop(percentage=50), Layout(to="CHW"))
-    np.testing.assert_array_equal(compiled.prepare(pixels), compiled.prepare(encode(pixels)))
-    gray = np.repeat(pixels[:, :, :1], 3, axis=2)
-    np.testing.assert_array_equal(compiled.prepare(pixels[:, :, 0]), compiled.prepare(gray))
+@pytest.mark.parametrize("method", ["nearest", "bilinear", "bicubic", "area", "lanczos"])
+@pytest.mark.parametrize("resizer", ["pillow", "opencv"])
+def test_floating_point_is_resized_in_the_order_that_the_manifest_names(method, resizer):
+    data = encode(noise(37, 53))
+    resize = Resize(size=(90, 111), method=method, resizer=resizer)
+    check(data, Decode(element_type="float32"), IMAGENET, resize, Color(to="BGR"), Layout(to="CHW"))
 
 
 def test_a_sample_array_is_never_written_to():
@@ -230,14 +319,6 @@ def test_a_sample_array_is_never_written_to():
     floats.setflags(write=False)
     found = pipeline(Mean(value=3.0), Rescale(value=2.0)).prepare(floats)
     np.testing.assert_array_equal(found[0], (floats - np.float32(3)) / np.float32(2))
-
-
-@pytest.mark.parametrize("shape", [(4, 4, 4), (0, 4, 3), (4,)])
-def test_arrays_that_are_no_image_are_refused(shape):
-    with pytest.raises(InputError, match="height x width x 3"):
-        pipeline(Decode()).prepare(np.zeros(shape, np.uint8))
-    with pytest.raises(InputError, match="float32"):
-        pipeline(Decode()).prepare(np.zeros((4, 4, 3), np.float32))
 
 
 def test_arrays_without_decode_pass_through_the_arithmetic():
@@ -271,7 +352,7 @@ def test_integer_arithmetic_saturates_and_cuts():
 
 def test_steps_refuse_what_does_not_fit():
     data = encode(noise(10, 20))
-    with pytest.raises(StepError, match="11x5 .* larger than the image of 10x20") as caught:
+    with pytest.raises(StepError, match=r"11x5 .* larger than the image of 10x20") as caught:
         pipeline(Decode(), Crop(size=(11, 5))).prepare(data)
     assert caught.value.fields["size"] == [10, 20]
     with pytest.raises(StepError, match="smaller"):
@@ -308,14 +389,6 @@ def test_a_batch_of_one_is_not_copied_and_a_batch_is_contiguous():
     np.testing.assert_array_equal(batch[2], samples[2])
     with pytest.raises(ShapeError, match=r"\[4, 5, 3\], \[6, 5, 3\]"):
         compiled.batch([samples[0], np.zeros((6, 5, 3), np.float32)])
-
-
-def test_missing_opencv_is_said(monkeypatch):
-    from mlmodelscope.core.errors import EnvironmentMissingError
-
-    monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(EnvironmentMissingError, match="OpenCV"):
-        pipeline(Decode(decoder="opencv"))
 
 
 def test_nearest_conventions_differ_as_documented():
