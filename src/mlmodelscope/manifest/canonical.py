@@ -194,7 +194,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text and _is_block_safe(text) else None
+    # only double quotes keep line breaks such as U+0085, which other styles read back as a plain one
+    style = None if text.isprintable() else '"'
+    if "\n" in text and _is_block_safe(text):
+        style = "|"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

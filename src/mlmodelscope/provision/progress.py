@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["NoProgress", "Progress"]
+__all__ = ["NoProgress", "Progress", "Renamed"]
 
 
 class Progress(Protocol):
@@ -30,3 +30,16 @@ class NoProgress:
 
     def done(self) -> None:
         pass
+
+
+class Renamed:
+    """Watches a transfer under another name: of a package's file, people know the package, not the index's URL."""
+
+    def __init__(self, watcher: Progress, label: str) -> None:
+        self._label = label
+        self._watcher = watcher
+        self.advance = watcher.advance
+        self.done = watcher.done
+
+    def start(self, total: int | None, label: str) -> None:
+        self._watcher.start(total, self._label)

@@ -16,7 +16,7 @@ from mlmodelscope.provision.download import Downloader
 from mlmodelscope.provision.durable import storing
 from mlmodelscope.provision.locations import local_path
 from mlmodelscope.provision.pip_settings import load_pip_settings
-from mlmodelscope.provision.progress import NoProgress, Progress
+from mlmodelscope.provision.progress import NoProgress, Progress, Renamed
 from mlmodelscope.provision.pypi import Offer, PythonPackages
 
 __all__ = ["Sources"]
@@ -197,7 +197,8 @@ class Sources:
 
         def fetch(folder: Path) -> Path:
             target = folder / offer.filename
-            self._download(packages.downloader(offer), url, target, watcher, is_pinned=bool(offer.digests))
+            named = Renamed(watcher, f"pypi:{offer.filename}")
+            self._download(packages.downloader(offer), url, target, named, is_pinned=bool(offer.digests))
             offer.verify(target)
             return target
 

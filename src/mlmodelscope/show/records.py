@@ -109,7 +109,7 @@ def _execution(record: Record) -> str:
     used = record.execution
     if used is None:
         return "-"
-    parts = (f"{used.threads} threads", f"batch {used.batch_size}", used.provider, used.precision, used.optimization)
+    parts = (f"{used.threads} threads", f"batch {used.batch_size}", used.provider, used.precision, f"optimization {used.optimization}")
     return ", ".join(part for part in parts if part)
 
 

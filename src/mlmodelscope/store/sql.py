@@ -46,10 +46,13 @@ class SqlStore:
     def add(self, record: Record) -> Record:
         if not is_id(record.id):
             raise StoreError(f"{record.id!r} is not a record id", hint="make ids with new_id()", id=record.id)
+        names = [artifact.name for artifact in record.artifacts]
+        if len(set(names)) < len(names):
+            raise StoreError(f"two artifacts of record {record.id} have one name", id=record.id, names=names)
+        for artifact in record.artifacts:
+            self._artifacts.require(artifact)
         stored = redact(record, self._private)
         body = pack(stored)
-        for artifact in stored.artifacts:
-            self._artifacts.require(artifact)
         with translating(self._place), self._writer.begin() as connection:
             earlier = connection.execute(_document(record.id)).first()
             if earlier is None:

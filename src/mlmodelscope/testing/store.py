@@ -131,6 +131,11 @@ class StoreContract:
         store.put_artifact(b"content", artifact.name, artifact.media_type)
         assert store.add(record) == record
 
+    def test_two_artifacts_of_one_name_are_refused(self, store: Store) -> None:
+        artifacts = tuple(store.put_artifact(content, "same", "text/plain") for content in (b"1", b"2"))
+        with pytest.raises(StoreError):
+            store.add(example_record(artifacts=artifacts))
+
     def test_a_row_holds_the_numbers_of_the_record(self, store: Store) -> None:
         record = store.add(example_record())
         (row,) = store.history(HistoryQuery()).rows

@@ -89,7 +89,7 @@ class Job(Frozen):
         from mlmodelscope.datasets.select import select
 
         if self.dataset is None:
-            return from_files([Path(name) for name in self.inputs])
+            return from_files([Path(name) for name in self.inputs], [Path(name).name for name in self.inputs])
         whole = open_dataset(self.dataset, self.path_of, Path(self.cache_folder))
         return select(whole, self.samples, self.seed)
 
