@@ -9,7 +9,7 @@ A script makes claims and calls `run`; one line is printed for each:
 The value of a ratio is the median over rounds of ours / theirs. In every round the two sides, and theirs a second time
 for the A/A line, run in an order drawn anew: a machine that slows down slows all of them, and the A/A line shows what
 "equal" looks like here today. Lower is better, always. The interval is of the median, from the order of the rounds
-alone, with no bell curve assumed. `ok`: all of it is within the limit. `SHORT`: all of it is beyond; the exit code is 1.
+alone, with no bell curve assumed. `ok`: all of it is within the limit. `SHORT`: all of it is beyond; exit code 1.
 Otherwise the rounds are doubled until a minute is over; then the answer is `NOISY`, which blames the machine.
 """
 
@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Absolute", "Claim", "Median", "Skipped", "measure", "median_interval", "run", "timed", "verdict"]
+__all__ = ["Absolute", "Block", "Claim", "Median", "Skipped", "measure", "median_interval", "run", "timed", "verdict"]
 
 Block = Callable[[], float]
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from mlmodelscope import __version__
-from mlmodelscope.core.errors import Interrupted, MLModelScopeError
+from mlmodelscope.core.errors import Interrupted, MLModelScopeError, UsageError
 
 __all__ = ["COMMANDS", "cli", "main"]
 
@@ -43,6 +43,13 @@ class _LazyGroup(click.Group):
         module = importlib.import_module(f"mlmodelscope.cli.{COMMANDS[name][0]}")
         command: click.Command = module.command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # before click sees it: its exit code 1 means a failed evaluation with us
+            return _leave_quietly()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -75,23 +82,29 @@ def cli() -> None:
 def main() -> None:
     """Entry point of the console script."""
     signal.signal(signal.SIGTERM, _interrupt)
-    arguments = sys.argv[1:]
     try:
-        result: Any = cli.main(args=arguments, prog_name="mlmodelscope", standalone_mode=False)
-        code = result if isinstance(result, int) else 0
-    except click.exceptions.Abort:
-        code = _say_interrupted()
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except MLModelScopeError as error:
-        _say(error, as_json="--json" in arguments)
-        code = error.exit_code
-    except (KeyboardInterrupt, Interrupted):
-        code = _say_interrupted()
+        code = _run(sys.argv[1:])
     except BrokenPipeError:
         code = _leave_quietly()
     sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    """The exit code; errors are told here, and nowhere else."""
+    as_json = "--json" in arguments
+    try:
+        result: Any = cli.main(args=arguments, prog_name="mlmodelscope", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        if as_json:
+            _say_json(UsageError(error.format_message()).to_fields())
+        error.show()
+        return error.exit_code
+    except MLModelScopeError as error:
+        _say(error, as_json)
+        return error.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt, Interrupted):
+        return _say_interrupted(as_json)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -100,7 +113,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _say(error: MLModelScopeError, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"error": error.to_fields()}, ensure_ascii=False, indent=2, default=str))
+        _say_json(error.to_fields())
     click.echo(f"error: {error.message} ({error.code})", err=True)
     for problem in error.fields.get("problems", []) if error.code == "manifest_invalid" else []:
         click.echo(f"  {problem['file']}:{problem['line']}:{problem['column']}: {problem['message']}", err=True)
@@ -108,7 +121,13 @@ def _say(error: MLModelScopeError, as_json: bool) -> None:
         click.echo(f"hint: {error.hint}", err=True)
 
 
-def _say_interrupted() -> int:
+def _say_json(fields: dict[str, Any]) -> None:
+    click.echo(json.dumps({"error": fields}, ensure_ascii=False, indent=2, default=str))
+
+
+def _say_interrupted(as_json: bool) -> int:
+    if as_json:
+        _say_json({"code": "interrupted", "message": "the user stopped the run", "hint": None, "fields": {}})
     click.echo("interrupted", err=True)
     return Interrupted.exit_code
 

@@ -1,6 +1,7 @@
 """Turns manifest text into frozen values, with the position of every problem, and values back into canonical text."""
 
 from mlmodelscope.manifest.canonical import format_manifest, step_digests
+from mlmodelscope.manifest.json_schema import schema, write_schemas
 from mlmodelscope.manifest.problem import Problem, format_problem
 from mlmodelscope.manifest.read import Reading, load_manifest, parse_manifest, read_manifest
 
@@ -12,5 +13,7 @@ __all__ = [
     "load_manifest",
     "parse_manifest",
     "read_manifest",
+    "schema",
     "step_digests",
+    "write_schemas",
 ]

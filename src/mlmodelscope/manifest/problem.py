@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 __all__ = ["CODES", "Level", "Place", "Problem", "Report", "format_problem", "nearest"]
 
 Level = Literal["error", "warning"]
+_LONGEST_LINE = 1000
 
 CODES: dict[str, str] = {
     "channels": "a list of numbers does not have one number per colour channel",
@@ -87,8 +88,14 @@ def format_problem(problem: Problem) -> str:
     """`file:line:column: error: message`, and the hint on a line of its own."""
     where = f"{problem.file}:{problem.line}:{problem.column}"
     field = f"{problem.path}: " if problem.path else ""
-    text = f"{where}: {problem.level}: {field}{problem.message}"
-    return text if problem.hint is None else f"{text}\n  hint: {problem.hint}"
+    text = _shown(f"{where}: {problem.level}: {field}{problem.message}")
+    return text if problem.hint is None else f"{text}\n  hint: {_shown(problem.hint)}"
+
+
+def _shown(text: str) -> str:
+    """One line that is safe for a terminal: keys and values of a manifest may hold anything, of any length."""
+    clean = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:_LONGEST_LINE])
+    return clean if len(text) <= _LONGEST_LINE else f"{clean}..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

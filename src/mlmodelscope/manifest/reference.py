@@ -20,8 +20,8 @@ from mlmodelscope.core.steps import INPUT_STEPS, OUTPUT_STEPS, SHORT_FORMS, STEP
 from mlmodelscope.manifest.assets import ASSET_KEYS
 from mlmodelscope.manifest.canonical import FIELD_ORDER
 from mlmodelscope.manifest.dataset import LAYOUTS
+from mlmodelscope.manifest.json_schema import KINDS
 from mlmodelscope.manifest.problem import CODES
-from mlmodelscope.manifest.schema import KINDS
 from mlmodelscope.manifest.steps import PARAMETER_NAMES, STEP_NAMES, WORDS
 
 __all__ = ["NOTES", "format_reference", "write_reference"]

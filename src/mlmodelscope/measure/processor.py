@@ -110,12 +110,13 @@ def parse_size(text: str) -> int | None:
 
 def parse_cpuinfo(text: str) -> Processor:
     """The processor behind a /proc/cpuinfo of x86, ARM or POWER; another architecture's text yields only a count."""
-    blocks = [_fields(block) for block in re.split(r"\n\s*\n", text)]
-    cpus = [block for block in blocks if "processor" in block]
-    first: dict[str, str] = cpus[0] if cpus else {}
-    count = len(cpus) or None
+    texts = re.split(r"\n\s*\n", text)
+    count = len(re.findall(r"^processor\s*:", text, re.MULTILINE)) or None
+    first = next((fields for block in texts if "processor" in (fields := _fields(block))), {})
     if "vendor_id" in first:
-        return _x86(first, count)
+        return _x86(first, count)  # all alike, and hundreds on a large machine: the first will do
+    blocks = [_fields(block) for block in texts]
+    cpus = [block for block in blocks if "processor" in block]
     if "CPU implementer" in first:
         return _arm(cpus, count)
     if "cpu" in first:

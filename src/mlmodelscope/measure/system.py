@@ -204,45 +204,39 @@ def _usable(allowed: int, quota: float | None) -> int:
     return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
 
-def _topology(read: Read, online: frozenset[int] | None) -> tuple[int | None, int | None, int | None]:
-    """Sockets, cores and the most threads of a core. Siblings name each other, so one file answers for all of them."""
-    cores: set[frozenset[int]] = set()
+def _sharing(read: Read, online: frozenset[int] | None, file: str) -> dict[int, frozenset[int]]:
+    """The sets of processors that share something, by their first. Those of a set name each other: one is asked."""
+    sets: dict[int, frozenset[int]] = {}
     seen: set[int] = set()
-    packages: set[str] = set()
     for cpu in sorted(online or ()):
-        if cpu in seen:
-            continue
-        folder = f"{_CPU}/cpu{cpu}/topology"
-        siblings = parse_cpu_list(read(f"{folder}/thread_siblings_list") or "")
-        if siblings is None:
-            return None, None, None
-        cores.add(siblings)
-        seen |= siblings
-        packages.add((read(f"{folder}/physical_package_id") or "-1").strip())
-    if not cores:
-        return None, None, None
+        if cpu not in seen and (sharing := parse_cpu_list(read(f"{_CPU}/cpu{cpu}/{file}") or "")):
+            sets[cpu] = sharing
+            seen |= sharing
+    return sets
+
+
+def _topology(read: Read, online: frozenset[int] | None) -> tuple[int | None, int | None, int | None]:
+    """Sockets, cores and the most threads of a core."""
+    cores = _sharing(read, online, "topology/thread_siblings_list")
+    packages = _sharing(read, online, "topology/core_siblings_list")
+    identities = [(read(f"{_CPU}/cpu{first}/topology/physical_package_id") or "-1").strip() for first in packages]
     # -1 is the kernel's "the firmware did not tell"
-    return None if "-1" in packages else len(packages), len(cores), max(len(core) for core in cores)
+    sockets = None if "-1" in identities else len(identities) or None
+    return sockets, len(cores) or None, max(map(len, cores.values()), default=None)
 
 
 def _caches(read: Read, online: frozenset[int] | None) -> tuple[Cache, ...]:
+    """The index numbers mean one level and type on all processors of a machine; sizes may differ between cores."""
     instances: Counter[tuple[int, str, int]] = Counter()
-    if not online:
-        return ()
-    indices = itertools.count()
-    while read(f"{_CPU}/cpu{min(online)}/cache/index{(index := next(indices))}/level") is not None:
-        seen: set[int] = set()
-        for cpu in sorted(online):
-            if cpu in seen:
-                continue
-            folder = f"{_CPU}/cpu{cpu}/cache/index{index}"
-            sharing = parse_cpu_list(read(f"{folder}/shared_cpu_list") or "")
-            size = parse_size(read(f"{folder}/size") or "")
-            level = (read(f"{folder}/level") or "").strip()
-            if sharing is None or size is None or not level.isdecimal():
-                continue
-            seen |= sharing
-            instances[int(level), (read(f"{folder}/type") or "").strip().lower(), size] += 1
+    for index in itertools.count() if online else ():
+        first = f"{_CPU}/cpu{min(online or ())}/cache/index{index}"
+        level, kind = (read(f"{first}/level") or "").strip(), (read(f"{first}/type") or "").strip().lower()
+        if not level.isdecimal() or not kind:
+            break
+        for cpu in _sharing(read, online, f"cache/index{index}/shared_cpu_list"):
+            size = parse_size(read(f"{_CPU}/cpu{cpu}/cache/index{index}/size") or "")
+            if size is not None:
+                instances[int(level), kind, size] += 1
     return tuple(
         Cache(level=level, type=kind, size_bytes=size, instances=count)
         for (level, kind, size), count in sorted(instances.items())

@@ -34,7 +34,7 @@ _SECRET_FORM = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|AKIA[0-9A-Z]{16}"
     r"|xox[abpr]-[\w-]{10,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
 )
-_ANY_HOME = r"(?:(?<=://)|(?<![\w./~-]))(?:/(?:home|Users)/[^/\s:;,'\"<>|()\[\]{}]+|/root(?![\w-]|\.\w))"
+_ANY_HOME = r"(?:(?<=://)|(?<![\w./~)-]))(?:/(?:home|Users)/[^/\s:;,'\"<>|()\[\]{}]+|/root(?![\w-]|\.\w))"
 # names that half of all machines have: they identify nobody, and are words of ordinary messages
 _COMMON = {
     "admin", "container", "debian", "docker", "host", "linux", "localhost", "node", "nobody", "root", "runner",
@@ -103,8 +103,8 @@ def redact_urls(text: str) -> str:
 
 
 def _hide_secrets(text: str, private: Private) -> str:
-    text = _ASSIGNED.sub(rf"\g<name>{HIDDEN}", redact_urls(text))
-    return private.home_pattern.sub("~", _SECRET_FORM.sub(HIDDEN, text))
+    text = redact_urls(private.home_pattern.sub("~", _SECRET_FORM.sub(HIDDEN, text)))
+    return _ASSIGNED.sub(rf"\g<name>{HIDDEN}", text)
 
 
 def _hide_names(text: str, private: Private) -> str:

@@ -169,8 +169,7 @@ class _Watch:
         tick = self._tick_seconds()
         with (folder / "progress").open("rb") as file, mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ) as counter:
             while True:
-                readable, _, _ = select.select([self.worker.channel], [], [], tick)
-                if not readable:
+                if not self._has_message(tick):
                     self._look(int.from_bytes(counter[:8], sys.byteorder))
                     continue
                 message = self.worker.channel.receive()
@@ -179,6 +178,10 @@ class _Watch:
                 if message["type"] == "done":
                     return message
                 self._take(message)
+
+    def _has_message(self, seconds: float) -> bool:
+        readable, _, _ = select.select([self.worker.channel], [], [], seconds)
+        return bool(readable)
 
     def _tick_seconds(self) -> float:
         if self.limits.memory_bytes is not None:
@@ -197,6 +200,9 @@ class _Watch:
         self.on_event(WorkerEvent(self.index, self.stage, 0, self._total))
 
     def _look(self, count: int) -> None:
+        # children that outlive the worker hold its socket open, so its end may come without an end of file
+        if self.worker.process.poll() is not None and not self._has_message(0):
+            raise self.worker.crash(self.stage)
         now = time.monotonic()
         if count != self._count:
             self._count, self._moved_at = count, now

@@ -71,7 +71,7 @@ def test_a_claim_that_cannot_be_decided_is_noisy_after_a_minute_and_fails_nothin
     clock = Clock()
     code, lines = run([claim(clock, [1.0, 3.0])], clock=clock)
     assert code == 0
-    assert lines[0] == "claim 2 [1, 3] 2 NOISY"
+    assert lines[0].endswith("[1, 3] 2 NOISY")
     assert 60 <= clock.now <= 60 + 3
 
 
@@ -95,7 +95,7 @@ def test_doubling_the_rounds_can_decide():
 
 def test_quick_gives_up_sooner_but_keeps_enough_rounds_for_an_interval():
     clock = Clock()
-    code, lines = run([claim(clock, [1.0, 3.0])], "--quick", clock=clock)
+    _, lines = run([claim(clock, [1.0, 3.0])], "--quick", clock=clock)
     assert lines[0].endswith("NOISY")
     assert clock.now == 3 * (harness.FIRST_ROUNDS + 1)
     assert "inf" not in lines[0]
@@ -140,8 +140,7 @@ def test_sides_are_interleaved_in_an_order_that_the_seed_decides():
 def test_the_control_compares_theirs_with_itself():
     clock = Clock()
     _, lines = run([claim(clock, [0.1], theirs=[1.0, 4.0], limit=1)], clock=clock)
-    value = float(lines[1].split()[2])
-    assert value in (0.25, 4.0) or 0.25 < value < 4.0
+    assert lines[1].endswith("[0.25, 4]")
     assert lines[0].endswith("ok")
 
 
@@ -183,7 +182,8 @@ def test_large_counts_agree_with_the_exact_rank():
     assert abs(exact.low - normal.low) <= 1
     many = harness.median_interval([float(n) for n in range(50_001)])
     assert (many.value, many.low + many.high) == (25_000, 50_000)
-    assert coverage(50_001, int(many.low)) >= 0.99 - 1e-4
+    some = harness.median_interval([float(n) for n in range(1200)])
+    assert coverage(1200, int(some.low)) >= 0.99 - 1e-3
 
 
 @given(st.lists(st.floats(0.001, 1000), min_size=8, max_size=60))

@@ -6,7 +6,8 @@ from hypothesis import given, strategies as st
 
 from mlmodelscope.core import ids
 
-MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOMENTS = st.timedeltas(timedelta(0), timedelta(days=80_000)).map(lambda since: EPOCH + since)
 
 
 def test_ids_are_new_well_formed_and_in_order():

@@ -1,5 +1,6 @@
 """The papers' form and the legacy form, from text to typed values."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from mlmodelscope.core.steps import (
 from mlmodelscope.manifest import format_manifest, load_manifest, parse_manifest, read_manifest
 
 FIXTURES = Path(__file__).parent / "fixtures"
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "write-a-manifest.md"
 LEGACY = Path(__file__).parents[4] / "shared" / "legacy-manifests"
 
 
@@ -210,3 +212,47 @@ def test_real_legacy_manifests(name: str):
     assert {one.code for one in reading.problems} == {"image_device"}
     assert reading.value.inputs[0].steps[-1] == Batch()
     assert parse_manifest(format_manifest(reading.value), "again").value == reading.value
+
+
+@pytest.mark.parametrize("text", re.findall(r"```yaml\n(name:.*?)```", GUIDE.read_text(), re.DOTALL))
+def test_the_manifests_of_the_guide_have_no_problems(text: str):
+    reading = parse_manifest(text, "guide")
+    assert reading.problems == ()
+    assert reading.value is not None
+
+
+@pytest.mark.parametrize(
+    "text, kind",
+    [
+        ("layout: {type: synthetic, count: 1, size: [1, 1]}\n", "dataset"),
+        ("kind: framework\n", "framework"),
+        ("framework: {name: x}\ninputs: {type: tensor}\noutputs: {type: tensor}\n", "model"),
+    ],
+)
+def test_the_kind_is_written_or_follows_from_the_fields(text: str, kind: str):
+    assert load_manifest("name: a\nversion: 1\n" + text).kind == kind
+
+
+def test_forms_may_be_mixed_section_by_section():
+    text = """
+name: a
+version: 1
+framework: {name: x}
+inputs:
+  - type: image
+    parameters: {element_type: float32, input_layer: in, color_mode: BGR, mean: 1}
+    steps: [resize: {shorter_side: 8}]
+outputs: [{type: classification, layer_name: out}]
+model: {graph_path: a.onnx, checksum: 0123456789abcdef0123456789abcdef}
+"""
+    reading = parse_manifest(text, "mixed")
+    assert [(one.line, one.code) for one in reading.problems] == [(7, "ignored")]
+    assert isinstance(reading.value, ModelManifest)
+    assert reading.value.inputs[0].layer_name == "in"
+    assert reading.value.inputs[0].steps == (
+        Decode(color_layout="BGR"),
+        Resize(shorter_side=8),
+        Cast(element_type="float32"),
+        Batch(),
+    )
+    assert reading.value.outputs[0].steps == (TopK(k=5),)

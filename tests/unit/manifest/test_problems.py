@@ -225,6 +225,14 @@ def test_a_problem_as_a_line():
     assert format_problem(problem) == "m.yml:3:4: warning: name: what\n  hint: so"
 
 
+def test_a_line_is_safe_for_a_terminal():
+    (problem,) = parse_manifest(HEAD + SIDES + '? "\\e[0m\\n' + "x" * 5000 + '"\n: 1\n', "f").problems
+    line = format_problem(problem).split("\n")[0]
+    assert line.startswith("f:6:3: warning: \\x1b[0m\\nxxx")
+    assert line.isprintable()
+    assert len(line) < 1100
+
+
 def test_load_raises_all_problems_in_fields():
     with pytest.raises(ManifestError) as caught:
         load_manifest("name: a\nversion: x.y\nhiden: true\nlayout: 3\n", origin="m.yml")

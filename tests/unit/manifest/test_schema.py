@@ -11,8 +11,8 @@ import yaml
 from mlmodelscope.core.manifest import ModelInput, ModelOutput, ModelSource
 from mlmodelscope.manifest import format_manifest, load_manifest
 from mlmodelscope.manifest.canonical import FIELD_ORDER
+from mlmodelscope.manifest.json_schema import KINDS, schema, write_schemas
 from mlmodelscope.manifest.reference import NOTES, format_reference
-from mlmodelscope.manifest.schema import KINDS, schema, write_schemas
 
 FIXTURES = Path(__file__).parent / "fixtures"
 ROOT = Path(__file__).parents[3]
@@ -131,7 +131,7 @@ def test_the_schema_refuses(change: Any):
 def test_shipped_schemas_are_current(tmp_path: Path):
     for path in write_schemas(tmp_path):
         shipped = (SHIPPED / path.name).read_text()
-        assert shipped == path.read_text(), "run mlmodelscope.manifest.schema.write_schemas"
+        assert shipped == path.read_text(), "run mlmodelscope.manifest.json_schema.write_schemas"
         assert json.loads(shipped)["$schema"].endswith("2020-12/schema")
     assert {path.name for path in SHIPPED.iterdir()} == {f"{kind}.schema.json" for kind in KINDS}
 

@@ -61,9 +61,11 @@ def server(bare):
         siblings = f"{cpu % 4},{cpu % 4 + 4}"
         package = cpu % 4 // 2
         files[f"{CPU}/cpu{cpu}/topology/thread_siblings_list"] = f"{siblings}\n"
+        neighbours = "0-1,4-5" if package == 0 else "2-3,6-7"
+        files[f"{CPU}/cpu{cpu}/topology/core_siblings_list"] = f"{neighbours}\n"
         files[f"{CPU}/cpu{cpu}/topology/physical_package_id"] = f"{package}\n"
         files |= cache_files(cpu, 0, 1, "Data", "32K", siblings)
-        files |= cache_files(cpu, 1, 3, "Unified", "16M", "0-1,4-5" if package == 0 else "2-3,6-7")
+        files |= cache_files(cpu, 1, 3, "Unified", "16M", neighbours)
     for policy, governor in ((0, "performance"), (1, "powersave")):
         files[f"{CPU}/cpufreq/policy{policy}/cpuinfo_max_freq"] = f"{3100000 + policy}\n"
         files[f"{CPU}/cpufreq/policy{policy}/scaling_governor"] = f"{governor}\n"
@@ -104,9 +106,16 @@ def test_without_sysfs_the_processors_are_counted_in_cpuinfo(bare):
 
 
 def test_firmware_that_does_not_tell_packages(server):
-    write(server, {f"{CPU}/cpu1/topology/physical_package_id": "-1\n"})
+    write(server, {f"{CPU}/cpu0/topology/physical_package_id": "-1\n"})
     facts = read_system(server, HOST)
     assert (facts.sockets, facts.cores) == (None, 4)
+
+
+def test_cores_of_two_sizes_have_caches_of_two_sizes(server):
+    for cpu in (3, 7):
+        write(server, cache_files(cpu, 0, 1, "Data", "48K", "3,7"))
+    sizes = [(cache.size_bytes, cache.instances) for cache in read_system(server, HOST).caches if cache.level == 1]
+    assert sizes == [(32 * 1024, 3), (48 * 1024, 1)]
 
 
 def test_the_digest_is_stable_and_of_name_and_machine(server):

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from mlmodelscope.core.errors import ConstraintError
 from mlmodelscope.core.system import SystemFacts
-from mlmodelscope.resolve.system import KEYS, SystemRequirements, format_size, parse_requirements
+from mlmodelscope.resolve.system import KEYS, SystemRequirements, format_size, parse_requirements, parse_size
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "system-requirements.md"
 
@@ -123,6 +123,20 @@ def test_a_very_long_text_is_refused():
 @pytest.mark.parametrize(("size", "text"), [(0, "0B"), (999, "999B"), (25_274_793_984, "25.27GB"), (2 * 10**12, "2TB")])
 def test_sizes_are_shown_in_the_largest_fitting_unit(size, text):
     assert format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4GB", 4 * 10**9), (" 500 MiB ", 500 * 2**20), ("1.5kb", 1500), ("7B", 7), ("0GB", 0)]
+)
+def test_a_size_alone(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "4", "GB", "4XB", "-4GB", "4GB 4GB"])
+def test_what_is_no_size(text):
+    with pytest.raises(ConstraintError) as caught:
+        parse_size(text)
+    assert "GiB" in caught.value.hint
 
 
 words = st.text(st.characters(blacklist_characters='"', blacklist_categories=("Cs",)), min_size=1).filter(str.strip)
