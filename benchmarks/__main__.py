@@ -6,7 +6,9 @@ import sys
 
 import inference
 import startup
-from harness import run
+import steps
+from harness import Claim, run, timed
 
 if __name__ == "__main__":
-    sys.exit(run([*startup.claims(), *inference.claims()]))
+    pipelines = [Claim(f"{name} steps / hand-written", 1.05, timed(ours, 5), timed(hand, 5)) for name, ours, hand in steps.cases()]
+    sys.exit(run([*startup.claims(), *inference.claims(), *pipelines]))

@@ -14,16 +14,20 @@ from typing import Any, Literal
 from mlmodelscope.analyse.accuracy import is_right
 from mlmodelscope.analyse.statistics import PairedDifference, paired_difference, ratio_over_launches
 from mlmodelscope.core.answer import Classes, Prediction
+from mlmodelscope.core.errors import StatisticError
 from mlmodelscope.core.estimate import Estimate
 from mlmodelscope.core.factors import Difference, FactorGroup
 from mlmodelscope.core.record import Record
 from mlmodelscope.core.value import digest_of
 
-__all__ = ["Comparison", "Evidence", "compare", "differences", "factors"]
+__all__ = ["SIGNIFICANCE", "Comparison", "Evidence", "compare", "differences", "factors"]
 
 Kind = Literal["repetition", "fair", "unfair"]
 
+SIGNIFICANCE = 0.05
+
 _PIPELINE_PACKAGES = ("pillow", "opencv-python-headless", "opencv-python", "numpy")
+_CONVERSION = ("converter", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def factors(record: Record) -> dict[FactorGroup, dict[str, Any]]:
     return {
         FactorGroup.DATA: _data(record),
         FactorGroup.PIPELINE: _pipeline(record),
-        FactorGroup.MODEL: {"weights_digest": record.model.weights_digest},
+        FactorGroup.MODEL: {"weights_digest": _weights(record)},
         FactorGroup.FRAMEWORK: _framework(record),
         FactorGroup.PRECISION: {"precision": record.execution.precision if record.execution else None},
         FactorGroup.EXECUTION: _execution(record),
@@ -66,12 +70,17 @@ def factors(record: Record) -> dict[FactorGroup, dict[str, Any]]:
 
 
 def differences(left: Record, right: Record) -> list[Difference]:
-    """All facts that differ, in the order of the groups. None on either side counts as different, even on both."""
+    """All facts that differ, in the order of the groups. None on either side counts as different, even on both.
+
+    How the file was made counts only for one original: other weights make another file, and the model says so already.
+    """
     found: list[Difference] = []
     left_factors, right_factors = factors(left), factors(right)
+    originals = {_weights(record) for record in (left, right)}
+    ignored = _CONVERSION if len(originals) > 1 and None not in originals else ()
     for group in FactorGroup:
         ours, theirs = left_factors[group], right_factors[group]
-        for fact in sorted(ours.keys() | theirs.keys()):
+        for fact in sorted((ours.keys() | theirs.keys()).difference(ignored)):
             a, b = ours.get(fact), theirs.get(fact)
             if a is None or b is None or a != b:
                 found.append(Difference(group, fact, a, b))
@@ -83,7 +92,7 @@ def compare(left: Evidence, right: Evidence) -> Comparison:
     groups = tuple(group for group in FactorGroup if any(item.group is group for item in found))
     kind: Kind = "repetition" if not groups else "fair" if len(groups) == 1 else "unfair"
     ratio, note = _latency(left, right)
-    pairs = _paired(left.predictions, right.predictions)
+    pairs = _paired(left, right)
     flags = [(is_right(a, 1), is_right(b, 1)) for a, b in pairs]
     judged = [(a, b) for a, b in flags if a is not None and b is not None]
     return Comparison(
@@ -108,12 +117,19 @@ def _latency(left: Evidence, right: Evidence) -> tuple[Estimate | None, str | No
         return None, "simulated time is never compared with measured time"
     if left.record.scenario.timed != right.record.scenario.timed:
         return None, "the timed regions differ"
-    return ratio_over_launches(left.latencies_ns, right.latencies_ns), None
+    try:
+        return ratio_over_launches(left.latencies_ns, right.latencies_ns), None
+    except StatisticError as error:
+        return None, error.message
 
 
-def _paired(left: Sequence[Prediction], right: Sequence[Prediction]) -> list[tuple[Prediction, Prediction]]:
-    by_sample = {prediction.sample: prediction for prediction in left}
-    return [(by_sample[p.sample], p) for p in right if p.sample in by_sample]
+def _paired(left: Evidence, right: Evidence) -> list[tuple[Prediction, Prediction]]:
+    """The samples that both ran. An id names a sample inside its data set: those of another set are other samples."""
+    names = {e.record.dataset.name.lower() if e.record.dataset else None for e in (left, right)}
+    if len(names) > 1:
+        return []
+    by_sample = {prediction.sample: prediction for prediction in left.predictions}
+    return [(by_sample[p.sample], p) for p in right.predictions if p.sample in by_sample]
 
 
 def _top(prediction: Prediction) -> Any:
@@ -127,14 +143,19 @@ def _data(record: Record) -> dict[str, Any]:
     dataset = record.dataset
     if dataset is None:
         return {"dataset": None}
+    # the performance set follows from the sample ids and the scenario, so it would only count these a second time
     return {
         "dataset": dataset.manifest.digest if dataset.manifest else dataset.name,
         "split": dataset.split,
         "files": digest_of(sorted(asset.sha256 for asset in dataset.assets)),
-        "samples": dataset.sample_count,
-        "sample_ids": dataset.sample_ids_digest,
-        "performance_set": digest_of(dataset.performance_set),
+        "samples": dataset.sample_count if dataset.sample_ids_digest else None,
+        "sample_ids": dataset.sample_ids_digest or None,
     }
+
+
+def _weights(record: Record) -> str | None:
+    """Unknown if the files were never fetched; a model that ran without any is known to have none."""
+    return record.model.weights_digest or ("none" if record.status == "succeeded" else None)
 
 
 def _pipeline(record: Record) -> dict[str, Any]:
@@ -155,31 +176,40 @@ def _framework(record: Record) -> dict[str, Any]:
     software = record.software
     if software is None:
         return {"framework": None}
-    converted = next((a for a in record.model.assets if a.role == "graph"), None)
+    files = [asset for asset in record.model.assets if asset.role in ("graph", "weights")]
+    environment = software.environment
     elsewhere = (*_PIPELINE_PACKAGES, "mlmodelscope")
     return {
         "framework": software.framework,
         "version": software.framework_version,
         "python": f"{software.implementation} {software.python}",
-        "environment": software.environment.kind,
-        "environment_digest": software.environment.digest or "",
+        "environment": environment.kind,
+        "environment_digest": environment.digest or ("none" if environment.kind == "local" else None),
         **{f"package {name}": v for name, v in software.packages.items() if name not in elsewhere},
-        "converter": (converted.converter_digest or "") if converted else "",
-        "file": (converted.converted_sha256 or converted.sha256) if converted else "",
-        **{f"variable {name}": value for name, value in software.variables.items()},
+        "converter": "+".join(asset.converter_digest or "none" for asset in files),
+        "file": "+".join(asset.converted_sha256 or asset.sha256 for asset in files),
+        **{f"variable {name}": v for name, v in software.variables.items() if not _sets_threads(name)},
     }
+
+
+def _sets_threads(variable: str) -> bool:
+    """The worker sets these (OMP_NUM_THREADS, ...) to the number of threads that was asked for."""
+    return "THREAD" in variable
 
 
 def _execution(record: Record) -> dict[str, Any]:
     execution = record.execution
     if execution is None:
         return {"threads": None}
+    variables: Mapping[str, str] = record.software.variables if record.software else {}
     return {
         "threads": execution.threads,
         "batch_size": execution.batch_size,
         "provider": execution.provider,
         "optimization": execution.optimization,
         "device": execution.device,
+        "options": record.request.options,
+        **{f"variable {name}": value for name, value in variables.items() if _sets_threads(name)},
     }
 
 
@@ -187,8 +217,9 @@ def _system(record: Record) -> dict[str, Any]:
     system = record.system
     if system is None:
         return {"system": None}
-    # a fact that this kind of machine does not offer (a governor in a virtual machine) is known to be absent
-    facts = system.model_dump(mode="json")
+    # a fact that this kind of machine does not offer (a governor in a virtual machine) is known to be absent; which of
+    # several equal machines it was is an id
+    facts = system.model_dump(mode="json", exclude={"hostname_digest"})
     return {name: "absent" if value is None else value for name, value in facts.items()}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
 
-from mlmodelscope.cli.options import as_json, echo_json, open_workspace
+from mlmodelscope.cli.options import MOST_THREADS, as_json, echo_json, open_workspace
 from mlmodelscope.core.errors import UsageError
 
 _SECOND_NS = 1_000_000_000
@@ -42,7 +43,7 @@ _SECOND_NS = 1_000_000_000
 @click.option("--queries", type=click.IntRange(1), default=64, show_default=True, help="Least measured queries, over all launches.")
 @click.option("--warmup", type=click.IntRange(0), default=3, show_default=True, help="Queries before the clock starts, per launch.")
 @click.option("--performance-set", type=click.IntRange(1), default=64, show_default=True, help="Samples prepared for --timed inference.")
-@click.option("--threads", "-t", type=click.IntRange(1), help="Threads of the framework. Default: the usable processors.")
+@click.option("--threads", "-t", type=click.IntRange(1, MOST_THREADS), help="Threads of the framework. Default: the usable processors.")
 @click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of the framework; may be repeated.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--sample-time-limit", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="Seconds one query may take.")
@@ -89,6 +90,8 @@ def command(models: tuple[str, ...], is_json: bool, **given: Any) -> int:
 
 
 def _scenario(given: dict[str, Any]) -> dict[str, Any]:
+    if not math.isfinite(given["duration"]):
+        raise UsageError("--duration takes a number of seconds")
     name = given["scenario"] or ("batched" if given["batch_size"] else "single_stream")
     if name == "batched" and not given["batch_size"]:
         raise UsageError("the batched scenario needs --batch-size")

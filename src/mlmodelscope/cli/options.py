@@ -14,7 +14,11 @@ import click
 if TYPE_CHECKING:
     from mlmodelscope.library import Workspace
 
-__all__ = ["as_json", "echo_json", "open_workspace", "plain"]
+__all__ = ["MOST_THREADS", "as_json", "echo_json", "open_workspace", "plain"]
+
+# above every machine there is; frameworks start as many threads as they are told to, and a slip of the finger must not
+# fill the process table
+MOST_THREADS = 4096
 
 F = TypeVar("F", bound=Callable[..., Any])
 

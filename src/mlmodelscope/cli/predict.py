@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlmodelscope.cli.options import as_json, echo_json, open_workspace
+from mlmodelscope.cli.options import MOST_THREADS, as_json, echo_json, open_workspace
 from mlmodelscope.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("model")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--framework", "-f", help="Framework and version constraint.")
-@click.option("--threads", "-t", type=click.IntRange(1), help="Threads of the framework.")
+@click.option("--threads", "-t", type=click.IntRange(1, MOST_THREADS), help="Threads of the framework.")
 @as_json
 def command(model: str, inputs: tuple[str, ...], framework: str | None, threads: int | None, is_json: bool) -> int:
     """Ask MODEL about each INPUT: a file, a URL, or - for standard input. Nothing is stored."""
