@@ -10,5 +10,8 @@ import steps
 from harness import Claim, run, timed
 
 if __name__ == "__main__":
-    pipelines = [Claim(f"{name} steps / hand-written", 1.05, timed(ours, 5), timed(hand, 5)) for name, ours, hand in steps.cases()]
+    pipelines = [
+        Claim(f"{name} steps / hand-written", 1.05, timed(ours, 5), timed(hand, 5))
+        for name, ours, hand in steps.cases()
+    ]
     sys.exit(run([*startup.claims(), *inference.claims(), *pipelines]))

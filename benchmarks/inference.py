@@ -11,8 +11,8 @@ from array import array
 from pathlib import Path
 
 import numpy as np
-from harness import Absolute, Block, Claim, Skipped, run
 
+from harness import Absolute, Block, Claim, Skipped, run
 from mlmodelscope.predictors import null, onnxruntime
 from mlmodelscope.worker.shim import inference_loop
 

@@ -1,4 +1,4 @@
-"""Joins the stages for plans: provision, launch, measure, summarise, store; one stored record per plan, whatever happens.
+"""Joins the stages for plans: provision, launch, summarise, store; one stored record per plan, whatever happens.
 
 Launches of several plans are interleaved (first launch of each, then the second of each, ...), because machines drift:
 results that were measured side by side may be compared, results measured one after the other may lie.

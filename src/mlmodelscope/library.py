@@ -21,7 +21,7 @@ from mlmodelscope import __version__
 from mlmodelscope.core.errors import UnknownNameError, UsageError
 from mlmodelscope.core.events import EvaluationEvent
 from mlmodelscope.core.manifest import DatasetManifest, ModelManifest
-from mlmodelscope.core.plugins import Registry, installed_version, predictors
+from mlmodelscope.core.plugins import installed_version, predictors
 from mlmodelscope.core.request import EvaluationPlan, EvaluationRequest, PinnedManifest
 from mlmodelscope.core.settings import home as default_home
 from mlmodelscope.core.store import HistoryPage, HistoryQuery, Store
@@ -75,9 +75,9 @@ class Workspace:
     def store(self) -> Store:
         """The evaluation database, opened when first needed."""
         if self._store is None:
-            opener = Registry("mlmodelscope.stores", kind="store").get("sqlite")
-            self._store = opener(self.home, None)
-        assert self._store is not None
+            from mlmodelscope.store import open_store
+
+            self._store = open_store(self.home)
         return self._store
 
     def plans(self, request: EvaluationRequest) -> list[EvaluationPlan]:

@@ -124,7 +124,9 @@ class Lab:
 
     def evaluate(self, model: str, *, scenario: dict[str, Any] | None = None, **fields: Any) -> Record:
         """Through the library; small by default. The record must be in the store as it was returned."""
-        request = make_request(models=(model,), scenario={"type": "single_stream", **QUICK, **(scenario or {})}, **fields)
+        request = make_request(
+            models=(model,), scenario={"type": "single_stream", **QUICK, **(scenario or {})}, **fields
+        )
         with self.workspace() as workspace:
             (record,) = workspace.evaluate(request)
             assert workspace.get(record.id) == record
@@ -185,8 +187,8 @@ def colours_onnx() -> bytes:
 
 
 def make_colours(batch: str | int) -> bytes:
-    from onnx import TensorProto, helper, numpy_helper
     from numpy import float32
+    from onnx import TensorProto, helper, numpy_helper
 
     graph = helper.make_graph(
         [

@@ -19,13 +19,16 @@ def is_right(prediction: Prediction, k: int) -> bool | None:
 
 
 def score(predictions: Sequence[Prediction]) -> Accuracy:
-    """Top-1 and top-5 with Wilson intervals over samples. Top-5 only if the answers hold five classes."""
+    """Top-1 and top-5 with Wilson intervals over the samples that have a label and an answer of classes.
+
+    Top-5 only if every answer holds five classes: among fewer, being right says less than the name promises.
+    """
     top1 = _flags(predictions, 1)
     deep = all(len(p.answer.classes) >= 5 for p in predictions if isinstance(p.answer, Classes))
     top5 = _flags(predictions, 5) if deep else []
     return Accuracy(
         samples=len(predictions),
-        labelled=len(top1),
+        labelled=sum(prediction.label is not None for prediction in predictions),
         top1=proportion(sum(top1), len(top1)) if top1 else None,
         top5=proportion(sum(top5), len(top5)) if top5 else None,
     )

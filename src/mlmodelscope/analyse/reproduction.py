@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from mlmodelscope.analyse.comparison import Comparison, Evidence, compare
+from mlmodelscope.analyse.comparison import SIGNIFICANCE, Comparison, Evidence, compare
 from mlmodelscope.analyse.statistics import verdict
 
 __all__ = ["MARGIN", "Reproduction", "judge"]
@@ -19,7 +19,8 @@ AccuracyVerdict = Literal["same answers", "agrees", "differs", "cannot tell"]
 class Reproduction:
     """`speed`: agrees if the interval of the ratio lies within 5 %, differs if outside, else cannot tell.
 
-    `accuracy`: the same answers for every sample; or some flipped, judged by the exact McNemar test at 5 %.
+    `accuracy`: the same answers for every sample. Where some flipped: differs if the exact McNemar test says so at 5 %,
+    agrees if the interval of the paired difference lies within 5 points, else cannot tell.
     """
 
     comparison: Comparison
@@ -42,6 +43,8 @@ def _accuracy(comparison: Comparison) -> AccuracyVerdict:
         return "cannot tell"
     if comparison.flipped == 0:
         return "same answers"
-    if comparison.top1 is None:
+    if comparison.top1 is None or comparison.top1.p_value < SIGNIFICANCE:
         return "differs"
-    return "differs" if comparison.top1.p_value < MARGIN else "agrees"
+    interval = comparison.top1.difference.interval
+    is_close = interval is not None and interval.low >= -MARGIN and interval.high <= MARGIN
+    return "agrees" if is_close else "cannot tell"

@@ -54,11 +54,19 @@ def summarise(stamps: Sequence[Stamps], launches: Sequence[LaunchFacts], batch_s
         percentiles_ns=percentiles,
         refused=refused,
         parts_ns=_parts(stamps),
-        throughput=_counted(mean_of([len(v) * batch_size * 1e9 / sum(v) for v in per_launch]), per_launch),
+        throughput=_counted(mean_of([_throughput(values, batch_size) for values in per_launch]), per_launch),
         load_ns=mean_of([float(item.load_ns) for item in launches]),
         first_inference_ns=mean_of(first) if first else None,
         memory_bytes=mean_of(memory) if memory else None,
     )
+
+
+def _throughput(values: Sequence[float], batch_size: int) -> float:
+    if not any(values):
+        raise StatisticError(
+            "a launch whose every query took 0 ns has no throughput", hint="use a clock that can see a query"
+        )
+    return len(values) * batch_size * 1e9 / sum(values)
 
 
 def _counted(estimate: Estimate, per_launch: Sequence[Sequence[float]]) -> Estimate:

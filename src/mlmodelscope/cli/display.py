@@ -46,12 +46,14 @@ def open_display(stream: TextIO) -> Iterator[Display]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"), TimeElapsedColumn())
+    # a name may hold square brackets, which rich would read as its own markup
+    description, amount = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[amount]}"))
+    columns = (description, BarColumn(), amount, TimeElapsedColumn())
     with Progress(*columns, console=Console(file=stream), transient=True) as bars:
         yield _Bars(bars)
 
 
-def describe(event: EvaluationEvent) -> str:
+def _describe(event: EvaluationEvent) -> str:
     words = _WORDS.get(event.stage, event.stage)
     launch = f" launch {event.launch + 1}/{event.launches}" if event.launch is not None else ""
     return f"{event.model}{launch}: {words}"
@@ -76,7 +78,7 @@ class _Lines:
 
     def on_event(self, event: EvaluationEvent) -> None:
         if event.stage in ("measure", "accuracy", "provision", "load"):
-            self._say(describe(event))
+            self._say(_describe(event))
 
     def _say(self, text: str) -> None:
         if text != self._last:
@@ -111,7 +113,7 @@ class _Bars:
             self._transfer = None
 
     def on_event(self, event: EvaluationEvent) -> None:
-        text = describe(event)
+        text = _describe(event)
         if self._stage is None or text != self._described:
             if self._stage is not None:
                 self._bars.remove_task(self._stage)

@@ -38,23 +38,77 @@ _SECOND_NS = 1_000_000_000
     show_default=True,
     help="Accuracy runs every sample once, in the first launch.",
 )
-@click.option("--launches", type=click.IntRange(1), default=5, show_default=True, help="Worker launches; intervals are over these.")
-@click.option("--duration", type=click.FloatRange(0), default=10.0, show_default=True, help="Least measured seconds, over all launches.")
-@click.option("--queries", type=click.IntRange(1), default=64, show_default=True, help="Least measured queries, over all launches.")
-@click.option("--warmup", type=click.IntRange(0), default=3, show_default=True, help="Queries before the clock starts, per launch.")
-@click.option("--performance-set", type=click.IntRange(1), default=64, show_default=True, help="Samples prepared for --timed inference.")
-@click.option("--threads", "-t", type=click.IntRange(1, MOST_THREADS), help="Threads of the framework. Default: the usable processors.")
-@click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of the framework; may be repeated.")
+@click.option(
+    "--launches",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Worker launches; intervals are over these.",
+)
+@click.option(
+    "--duration",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    help="Least measured seconds, over all launches.",
+)
+@click.option(
+    "--queries",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Least measured queries, over all launches.",
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Queries before the clock starts, per launch.",
+)
+@click.option(
+    "--performance-set",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Samples prepared for --timed inference.",
+)
+@click.option(
+    "--threads",
+    "-t",
+    type=click.IntRange(1, MOST_THREADS),
+    help="Threads of the framework. Default: the usable processors.",
+)
+@click.option(
+    "--option",
+    "-o",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the framework; may be repeated.",
+)
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--sample-time-limit", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="Seconds one query may take.")
-@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), default=3600.0, show_default=True, help="Seconds one launch may take.")
+@click.option(
+    "--sample-time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds one query may take.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3600.0,
+    show_default=True,
+    help="Seconds one launch may take.",
+)
 @click.option("--memory-limit", metavar="SIZE", help="Resident memory the worker may use: 4GB, 500MiB.")
 @as_json
 def command(models: tuple[str, ...], is_json: bool, **given: Any) -> int:
     """Evaluate MODEL on a data set or on inputs, and store the record.
 
-    MODEL is a name of `mlmodelscope models list`, NAME@CONSTRAINT, or the path of a manifest. Launches of several models
-    are interleaved, so that their results may be compared.
+    MODEL is a name of `mlmodelscope models list`, NAME@CONSTRAINT, or the path of a manifest. Launches of several
+    models are interleaved, so that their results may be compared.
     """
     from mlmodelscope.library import make_request
     from mlmodelscope.show.records import format_record, format_summary

@@ -6,7 +6,6 @@ import importlib
 import json
 import signal
 import sys
-from types import FrameType
 from typing import Any
 
 import click
@@ -55,7 +54,9 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -107,7 +108,7 @@ def _run(arguments: list[str]) -> int:
         return _say_interrupted(as_json)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 

@@ -1,4 +1,4 @@
-"""What several commands share: the `--json` option, printing values, and opening the workspace with a progress display."""
+"""What several commands share: the `--json` option, printing values, opening the workspace with its display."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def echo_json(value: Any) -> None:
 
 @contextmanager
 def open_workspace(*, draws: bool = False) -> Iterator[Workspace]:
-    """The default workspace; with `draws`, its progress goes to standard error (bars on a terminal, lines in a pipe)."""
+    """The default workspace; with `draws`, progress goes to standard error (bars on a terminal, lines in a pipe)."""
     from mlmodelscope.library import Workspace
 
     if not draws:

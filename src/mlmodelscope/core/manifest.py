@@ -170,9 +170,7 @@ class Synthetic(Frozen):
     seed: int = 0
 
 
-DatasetLayout = Annotated[
-    FolderPerClass | CsvLabels | NamedFiles | ImageStrip | Synthetic, Field(discriminator="type")
-]
+DatasetLayout = Annotated[FolderPerClass | CsvLabels | NamedFiles | ImageStrip | Synthetic, Field(discriminator="type")]
 
 
 class DatasetManifest(_Described):

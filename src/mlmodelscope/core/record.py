@@ -39,9 +39,7 @@ __all__ = [
 RECORD_FORMAT = 1
 
 AssetRole = Literal["graph", "weights", "labels", "data"]
-Stage = Literal[
-    "resolve", "provision", "start", "load", "prepare", "warmup", "measure", "accuracy", "unload", "store"
-]
+Stage = Literal["resolve", "provision", "start", "load", "prepare", "warmup", "measure", "accuracy", "unload", "store"]
 STAGES: tuple[Stage, ...] = (
     "resolve", "provision", "start", "load", "prepare", "warmup", "measure", "accuracy", "unload", "store",
 )  # fmt: skip

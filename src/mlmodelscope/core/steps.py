@@ -42,9 +42,7 @@ __all__ = [
     "TopK",
 ]
 
-ElementType = Literal[
-    "uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"
-]
+ElementType = Literal["uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"]
 ColorLayout = Literal["RGB", "BGR", "GRAY"]
 DataLayout = Literal["HWC", "CHW"]
 ResizeMethod = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
@@ -233,4 +231,3 @@ SHORT_FORMS: dict[str, str] = {
     "topk": "k",
     "pad": "size",
 }
-

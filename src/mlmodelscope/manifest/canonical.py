@@ -186,10 +186,10 @@ class _FlowList(list[Any]):
 class _Dumper(yaml.SafeDumper):
     """Quotes whatever YAML 1.1 or 1.2 would read as something other than text; text of several lines is a block."""
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+    def ignore_aliases(self, data: Any) -> bool:
         return True
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
 
 

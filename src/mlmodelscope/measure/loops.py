@@ -80,16 +80,14 @@ def pipeline_loop(
     Timed: decode to answer. Outside: reading the encoded samples from disk, which happens before each query.
     """
     stamps = array("q")
-    count = 0
     deadline = clock() + min_duration_ns
-    for positions in order:
+    for count, positions in enumerate(order, 1):
         samples = [dataset.get(position) for position in positions]
         try:
             times, _ = query(samples)
         except (InputError, StepError, FunctionError) as error:
             raise query.blame(error, samples) from error
         stamps.extend(times)
-        count += 1
         progress[0] = count
         if times[-1] >= deadline and count >= min_queries:
             break

@@ -52,7 +52,7 @@ def make_plan(
     facts: Facts,
 ) -> EvaluationPlan:
     """The plan for one model here. Raises UnsatisfiableError with every reason why this machine will not do."""
-    framework = choose_framework(request.framework, model, facts)
+    framework = _choose_framework(request.framework, model, facts)
     unmet = parse_requirements(request.system).unmet(facts.system) if request.system else []
     if unmet:
         raise UnsatisfiableError("this machine does not meet the system requirements: " + "; ".join(unmet))
@@ -73,7 +73,7 @@ def make_plan(
     )
 
 
-def choose_framework(asked: str | None, model: ModelManifest, facts: Facts) -> ResolvedFramework:
+def _choose_framework(asked: str | None, model: ModelManifest, facts: Facts) -> ResolvedFramework:
     """The framework that the manifest needs and the request allows, at the version installed here.
 
     A request may name another framework than the manifest's: then only the request's constraint counts, because the

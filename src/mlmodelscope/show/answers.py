@@ -18,7 +18,12 @@ def _answer(answer: Answer) -> str:
     if isinstance(answer, Classes):
         lines = [f"  {item.score:8.4f}  {item.label or 'class'} ({item.index})" for item in answer.classes]
     elif isinstance(answer, RawTensors):
-        lines = [f"  {t.name}: {t.element_type}{list(t.shape)} mean {t.mean}" for t in answer.tensors]
+        lines = [f"  {t.name}: {t.element_type}{list(t.shape)} mean {_mean(t.mean)}" for t in answer.tensors]
     else:
         lines = [f"  {canonical_json(answer.value)}"]
     return "\n".join(lines)
+
+
+def _mean(value: float | None) -> str:
+    """Text and tensors with infinities have no mean."""
+    return "-" if value is None else f"{value:.6g}"

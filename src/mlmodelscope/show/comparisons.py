@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from mlmodelscope.analyse.comparison import Comparison
+from mlmodelscope.analyse.comparison import SIGNIFICANCE, Comparison
 from mlmodelscope.analyse.reproduction import Reproduction
+from mlmodelscope.analyse.statistics import PairedDifference
 from mlmodelscope.core.estimate import Estimate
 from mlmodelscope.core.factors import Difference
 
@@ -46,10 +48,17 @@ def _differences(found: Sequence[Difference]) -> list[str]:
     lines: list[str] = []
     for group in dict.fromkeys(item.group for item in found):
         members = [item for item in found if item.group is group]
-        lines += [f"  {group}: {m.fact}: {_short(m.left)} -> {_short(m.right)}" for m in members[:_SHOWN_PER_GROUP]]
+        lines += [f"  {group}: {m.fact}: {_change(m.left, m.right)}" for m in members[:_SHOWN_PER_GROUP]]
         if len(members) > _SHOWN_PER_GROUP:
             lines.append(f"  {group}: and {len(members) - _SHOWN_PER_GROUP} more")
     return lines
+
+
+def _change(left: object, right: object) -> str:
+    """Of two lists (processor features, say) only what the other does not have: the whole would hide it."""
+    if isinstance(left, list) and isinstance(right, list):
+        left, right = [item for item in left if item not in right], [item for item in right if item not in left]
+    return f"{_short(left)} -> {_short(right)}"
 
 
 def _short(value: object) -> str:
@@ -67,23 +76,36 @@ def _numbers(comparison: Comparison) -> list[str]:
         lines.append(f"latency ratio {_ratio(ratio)}: {_speed(ratio)}")
     elif comparison.latency_note:
         lines.append(f"latency ratio -: {comparison.latency_note}")
-    top1 = comparison.top1
-    if top1 is not None and top1.difference.interval is not None:
-        interval = top1.difference.interval
-        lines.append(
-            f"top-1 {100 * top1.difference.value:+.1f} points [{100 * interval.low:+.1f}, {100 * interval.high:+.1f}] "
-            f"on {top1.difference.n} samples (McNemar p = {top1.p_value:.2g}): "
-            + ("a real difference" if top1.p_value < 0.05 else "n is too small to call it a difference")
-        )
+    if comparison.top1 is not None:
+        lines.append(_top1(comparison.top1))
     if comparison.flipped is not None:
         lines.append(f"first answers that differ: {comparison.flipped} of {comparison.common_samples}")
     return lines
 
 
+def _top1(top1: PairedDifference) -> str:
+    estimate, interval = top1.difference, top1.difference.interval
+    bounds = f" [{100 * interval.low:+z.1f}, {100 * interval.high:+z.1f}]" if interval else ""
+    if top1.p_value < SIGNIFICANCE:
+        verdict = "a real difference"
+    else:
+        verdict = "n is too small to call it a difference" if estimate.value else "no difference"
+    counted = f"on {estimate.n} samples (McNemar p = {top1.p_value:.2g})"
+    return f"top-1 {100 * estimate.value:+z.1f} points{bounds} {counted}: {verdict}"
+
+
 def _ratio(ratio: Estimate) -> str:
-    if ratio.interval is None:
-        return f"{ratio.value:.3f}"
-    return f"{ratio.value:.3f} [{ratio.interval.low:.3f}, {ratio.interval.high:.3f}]"
+    interval = ratio.interval
+    if interval is None:
+        return _factor(ratio.value)
+    note = " within one launch" if interval.basis == "single_launch" else ""
+    return f"{_factor(ratio.value)} [{_factor(interval.low)}, {_factor(interval.high)}]{note}"
+
+
+def _factor(value: float) -> str:
+    """Three decimals, more where they would all be zeros."""
+    decimals = 3 if value >= 0.1 or value <= 0 else 2 - math.floor(math.log10(value))
+    return f"{value:.{decimals}f}"
 
 
 def _speed(ratio: Estimate) -> str:

@@ -46,7 +46,7 @@ def format_history(rows: Sequence[HistoryRow]) -> str:
             row.created_at[:16].replace("T", " "),
             f"{row.model} {row.model_version}",
             f"{row.framework} {row.framework_version}" if row.framework else "-",
-            f"{row.dataset or '-'} ({row.samples})",
+            row.dataset or "-" if row.samples is None else f"{row.dataset or '-'} ({row.samples})",
             f"{row.scenario} {row.timed} b{row.batch_size}",
             format_share(row.top1) if row.top1 is not None else "-",
             format_duration(row.latency_median_ns) if row.latency_median_ns is not None else row.failure_code or "-",
@@ -63,9 +63,9 @@ def format_record(record: Record) -> str:
         _pairs(
             [
                 ("record", f"{record.id} ({record.status})"),
-                ("when", f"{record.created_at[:19]} UTC"),
+                ("when", f"{record.created_at[:19].replace('T', ' ')} UTC"),
                 ("model", f"{record.model.name} {record.model.version}  manifest {record.model.manifest.digest[:12]}"),
-                ("weights", (record.model.weights_digest or "unknown")[:64]),
+                ("weights", record.model.weights_digest or "unknown"),
                 ("data set", _dataset(record)),
                 ("framework", _framework(record)),
                 ("execution", _execution(record)),
@@ -89,6 +89,10 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in pairs)
 
 
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def _failed(record: Record) -> str:
     return f"failed: {record.failure.code}" if record.failure else "-"
 
@@ -102,20 +106,25 @@ def _framework(record: Record) -> str:
 
 def _dataset(record: Record) -> str:
     dataset = record.dataset
-    return f"{dataset.name} {dataset.version} ({dataset.sample_count} samples)".replace("  ", " ") if dataset else "-"
+    if dataset is None:
+        return "-"
+    name = f"{dataset.name} {dataset.version}".strip()
+    return f"{name} ({_count(dataset.sample_count, 'sample')})"
 
 
 def _execution(record: Record) -> str:
     used = record.execution
     if used is None:
         return "-"
-    parts = (f"{used.threads} threads", f"batch {used.batch_size}", used.provider, used.precision, f"optimization {used.optimization}")
+    optimization = f"optimization {used.optimization}" if used.optimization else ""
+    parts = (_count(used.threads, "thread"), f"batch {used.batch_size}", used.provider, used.precision, optimization)
     return ", ".join(part for part in parts if part)
 
 
 def _scenario(record: Record) -> str:
     scenario = record.scenario
-    return f"{scenario.type}, timed {scenario.timed}, {scenario.launches} launches, seed {record.seed}"
+    launches = _count(scenario.launches, "launch", "launches")
+    return f"{scenario.type}, timed {scenario.timed}, {launches}, seed {record.seed}"
 
 
 def _system(record: Record) -> str:
@@ -123,7 +132,7 @@ def _system(record: Record) -> str:
     if system is None:
         return "-"
     return (
-        f"{system.cpu_model or system.architecture}, {system.usable_cpus} usable processors, "
+        f"{system.cpu_model or system.architecture}, {_count(system.usable_cpus, 'usable processor')}, "
         f"{format_bytes(system.memory_bytes)}, Linux {system.kernel}"
     )
 
@@ -141,12 +150,13 @@ def _failure(failure: Failure) -> str:
 def _accuracy(accuracy: Accuracy) -> str:
     pairs = [(name, estimate) for name, estimate in (("top-1", accuracy.top1), ("top-5", accuracy.top5)) if estimate]
     if not pairs:
-        return f"accuracy  - ({accuracy.samples} samples, {accuracy.labelled} with a label)"
+        return f"accuracy  - ({_count(accuracy.samples, 'sample')}, {accuracy.labelled} with a label)"
     return _pairs([(name, f"{format_estimate(e, 'share')}  n={e.n}") for name, e in pairs])
 
 
 def _performance(performance: Performance) -> str:
-    n, launches = performance.latency_median_ns.n, performance.latency_median_ns.launches
+    queries = _count(performance.latency_median_ns.n, "query", "queries")
+    launches = _count(performance.latency_median_ns.launches, "launch", "launches")
     duration = [
         ("median", performance.latency_median_ns),
         ("trimmed mean", performance.latency_trimmed_mean_ns),
@@ -160,4 +170,4 @@ def _performance(performance: Performance) -> str:
     pairs.append(("throughput", format_estimate(performance.throughput, "throughput")))
     pairs.append(("memory peak", format_estimate(performance.memory_bytes, "bytes")))
     clock = "" if performance.clock == "monotonic" else f", {performance.clock} time"
-    return f"latency over {n} queries in {launches} launches{clock}\n" + _pairs(pairs)
+    return f"latency over {queries} in {launches}{clock}\n" + _pairs(pairs)

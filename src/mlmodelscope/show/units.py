@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mlmodelscope.core.estimate import Estimate
 
 __all__ = ["format_bytes", "format_duration", "format_estimate", "format_share", "format_throughput", "table"]
 
-_DURATIONS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
-_BYTES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"), (1, "B"))
+# how many of a unit make the next one
+_DURATIONS = ((1000, "ns"), (1000, "us"), (1000, "ms"), (math.inf, "s"))
+_BYTES = ((1024, "B"), (1024, "KiB"), (1024, "MiB"), (math.inf, "GiB"))
 
 
 def _significant(value: float) -> str:
-    """Three significant digits or so, never in powers of ten."""
-    magnitude = abs(value)
-    digits = 0 if magnitude >= 100 else 1 if magnitude >= 10 else 2
-    return f"{value:.{digits}f}"
+    """Three significant digits or so after rounding, never in powers of ten."""
+    digits = 2 if abs(round(value, 2)) < 10 else 1 if abs(round(value, 1)) < 100 else 0
+    return f"{value:z.{digits}f}"
 
 
 def _scaled(values: Sequence[float], scales: Sequence[tuple[float, str]]) -> tuple[list[str], str]:
-    """All values in the unit that suits the first."""
-    size, unit = next(((s, u) for s, u in scales if abs(values[0]) >= s), scales[-1])
-    return [_significant(value / size) for value in values], unit
+    """All values in the unit that suits the first as it will be read: 999.6 us are 1.00 ms."""
+    size = 1.0
+    for limit, unit in scales:
+        if round(abs(values[0]) / size) < limit:
+            break
+        size *= limit
+    return [f"{v:z.0f}" if size == 1 and v == int(v) else _significant(v / size) for v in values], unit
 
 
 def format_duration(nanoseconds: float) -> str:
@@ -40,7 +45,7 @@ def format_throughput(per_second: float) -> str:
 
 
 def format_share(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:z.1f} %"
 
 
 def format_estimate(estimate: Estimate | None, kind: str) -> str:
@@ -50,7 +55,7 @@ def format_estimate(estimate: Estimate | None, kind: str) -> str:
     interval = estimate.interval
     values = [estimate.value, *((interval.low, interval.high) if interval else ())]
     if kind == "share":
-        texts, unit = [f"{100 * value:.1f}" for value in values], "%"
+        texts, unit = [f"{100 * value:z.1f}" for value in values], "%"
     elif kind == "throughput":
         texts, unit = [_significant(value) for value in values], "samples/s"
     else:

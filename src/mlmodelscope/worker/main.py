@@ -68,10 +68,9 @@ def _start_guardian(guard_fd: int) -> None:
         return
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    keep = {guard_fd}
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in keep:
-            _close_quietly(int(name))
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        if int(entry.name) != guard_fd:
+            _close_quietly(int(entry.name))
     while os.read(guard_fd, 1):
         pass
     try:

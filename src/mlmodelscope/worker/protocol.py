@@ -18,7 +18,7 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 
 
-class ProtocolViolation(Exception):
+class ProtocolViolation(Exception):  # noqa: N818 - a fact about the other side; `launch` makes an error of it
     """The other side sent something that is not this protocol."""
 
 

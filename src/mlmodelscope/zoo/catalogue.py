@@ -84,7 +84,9 @@ class Catalogue:
                     path.with_suffix(".base").unlink(missing_ok=True)
                     removed.append(f"{manifest.name}@{manifest.version}")
         if not removed:
-            own = [e.manifest.name for folder in ("models", "datasets") for e in self._entries(folder) if not e.is_builtin]
+            own = [
+                e.manifest.name for folder in ("models", "datasets") for e in self._entries(folder) if not e.is_builtin
+            ]
             raise UnknownNameError("added manifest", text, own)
         return removed
 

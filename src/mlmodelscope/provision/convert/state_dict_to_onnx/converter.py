@@ -17,7 +17,7 @@ class StateDictToOnnx:
     name = "state-dict-to-onnx"
     extension = ".onnx"
 
-    def companions(self, source: Path) -> list[str]:  # noqa: ARG002 - a state dict is one file
+    def companions(self, source: Path) -> list[str]:
         return []
 
     def convert(self, source: Path, target: Path, options: Mapping[str, str]) -> None:
