@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# machines are shared and slow at times: how long an example takes says nothing
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.load_profile("default")
 
 
 @dataclass(frozen=True)

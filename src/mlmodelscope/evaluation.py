@@ -141,7 +141,8 @@ class _Run:
                 for role, asset in _dataset_assets(dataset):
                     self._files.dataset.append(self._fetch(role, asset, self._plan.dataset_manifest.base))
             for text in request.inputs:
-                asset = Asset(locations=(text,))
+                # a stored request has lost the name of the home folder
+                asset = Asset(locations=(str(Path(text).expanduser()) if text.startswith("~/") else text,))
                 self._files.dataset.append(self._fetch("data", asset, str(Path.cwd())))
                 self._files.inputs.append(self._files.paths[asset_key(asset)])
 

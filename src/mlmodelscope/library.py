@@ -9,7 +9,9 @@ Module functions work in the default home (`MLMODELSCOPE_HOME`); a `Workspace` w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from mlmodelscope import __version__
-from mlmodelscope.core.errors import UnknownNameError, UsageError
+from mlmodelscope.core.asset import parse_location
+from mlmodelscope.core.errors import InputError, UnknownNameError, UsageError
 from mlmodelscope.core.events import EvaluationEvent
 from mlmodelscope.core.manifest import DatasetManifest, ModelManifest
 from mlmodelscope.core.plugins import installed_version, predictors
@@ -206,12 +209,35 @@ def frameworks() -> list[InstalledFramework]:
 
 
 def make_request(**fields: Any) -> EvaluationRequest:
-    """A request from plain values; a UsageError says which field cannot be."""
+    """A request from plain values; a UsageError says which field cannot be, an InputError which input is not there."""
     try:
-        return EvaluationRequest(**fields)
+        request = EvaluationRequest(**fields)
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, item['loc'])) or 'request'}: {item['msg']}" for item in error.errors()]
-        raise UsageError("; ".join(problems)) from None
+        raise UsageError("; ".join(_problem(item) for item in error.errors())) from None
+    return request.model_copy(update={"inputs": tuple(_locate(text) for text in request.inputs)})
+
+
+def _problem(item: Mapping[str, Any]) -> str:
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return ": ".join(filter(None, (".".join(map(str, item["loc"])), message)))
+
+
+def _locate(text: str) -> str:
+    """The location of an input; of a file here the whole path, so that the record can be repeated from any folder."""
+    file = Path(text).absolute()
+    if os.path.isfile(file):  # noqa: PTH113 - a name that no file can have is no error here
+        # a name may hold what has a meaning in a location: '!', a blank at its end
+        return str(file) if re.fullmatch(r"[^!\x00-\x1f]*\S", str(file)) else file.as_uri()
+    try:
+        location = parse_location(text)
+    except ValueError as error:
+        raise UsageError(f"the input {text!r} cannot be: {error}") from None
+    if location.kind != "path":
+        return text
+    if location.member is None:
+        reason = "is a folder" if file.is_dir() else "is not there"
+        raise InputError(f"the input {text} {reason}", hint="give a file or a URL", input=text)
+    return f"{Path(location.target).absolute()}!{location.member}"
 
 
 def _parse_pinned(pinned: PinnedManifest) -> object:

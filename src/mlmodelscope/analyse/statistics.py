@@ -118,7 +118,7 @@ def percentile_over_launches(launches: Sequence[_Values], p: float) -> Estimate:
     left = [np.sort(np.concatenate([*ordered[:i], *ordered[i + 1 :]])) for i in range(count)]
     without = np.array([_nearest_rank(rest, share) for rest in left])
     error = math.sqrt((count - 1) / count * float(np.sum((without - without.mean()) ** 2)))
-    return Estimate(value, _t_interval(value, error, count - 1), len(pooled), count)
+    return Estimate(value, _cut(_t_interval(value, error, count - 1), pooled[0]), len(pooled), count)
 
 
 @lru_cache(maxsize=256)
@@ -247,12 +247,20 @@ def _over_launches(values: Sequence[float], n: int) -> Estimate:
     value, count = _mean(values), len(values)
     if count == 1:
         return Estimate(value, None, n, 1)
-    return Estimate(value, _t_interval(value, math.sqrt(_variance(values) / count), count - 1), n, count)
+    interval = _t_interval(value, math.sqrt(_variance(values) / count), count - 1)
+    return Estimate(value, _cut(interval, min(values)), n, count)
 
 
 def _t_interval(value: float, error: float, degrees: float, basis: Basis = "launches") -> Interval:
     half = t_quantile((1 + _CONFIDENCE) / 2, degrees) * error
     return Interval(value - half, value + half, _CONFIDENCE, basis)
+
+
+def _cut(interval: Interval, smallest: float) -> Interval:
+    """What is never negative (a time, a size, a rate) has no interval below zero either."""
+    if smallest < 0 or interval.low >= 0:
+        return interval
+    return Interval(0.0, interval.high, interval.confidence, interval.basis)
 
 
 def _welch_interval(difference: float, logs: Sequence[Sequence[float]]) -> Interval:
@@ -301,7 +309,7 @@ def _trimmed_interval(ordered: _Sorted) -> Interval | None:
         return None
     winsorised = np.clip(ordered, ordered[cut], ordered[n - cut - 1])
     error = math.sqrt(_variance(winsorised.tolist())) / (float(1 - 2 * _TRIM) * math.sqrt(n))
-    return _t_interval(_trimmed_mean(ordered), error, kept - 1, "single_launch")
+    return _cut(_t_interval(_trimmed_mean(ordered), error, kept - 1, "single_launch"), ordered[0])
 
 
 def _trimmed_mean(ordered: _Sorted) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -12,7 +12,7 @@ from mlmodelscope.cli.options import as_json, echo_json, open_workspace
 __all__ = ["add_commands"]
 
 
-def add_commands(group: click.Group, kind: str) -> None:
+def add_commands(group: click.Group, kind: Literal["model", "dataset"]) -> None:
     """Gives `group` the subcommands show, add and remove for manifests of `kind` ("model" or "dataset")."""
 
     @group.command("show", help=f"Print the canonical manifest of a {kind}: a name, NAME@CONSTRAINT or a path.")
@@ -34,7 +34,7 @@ def add_commands(group: click.Group, kind: str) -> None:
     @as_json
     def add(file: Path, is_json: bool) -> int:
         with open_workspace() as workspace:
-            entry = workspace.catalogue.add(file)
+            entry = workspace.catalogue.add(file, kind)
         text = f"{entry.manifest.name}@{entry.manifest.version}"
         if is_json:
             echo_json({"added": text})
@@ -47,7 +47,7 @@ def add_commands(group: click.Group, kind: str) -> None:
     @as_json
     def remove(name: str, is_json: bool) -> int:
         with open_workspace() as workspace:
-            removed = workspace.catalogue.remove(name)
+            removed = workspace.catalogue.remove(name, kind)
         if is_json:
             echo_json({"removed": removed})
         else:

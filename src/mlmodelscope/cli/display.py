@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Display", "open_display"]
 
+_REDRAW_SECONDS = 0.1
 _WORDS = {
     "provision": "fetching files",
     "start": "starting the worker",
@@ -49,7 +51,8 @@ def open_display(stream: TextIO) -> Iterator[Display]:
     # a name may hold square brackets, which rich would read as its own markup
     description, amount = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[amount]}"))
     columns = (description, BarColumn(), amount, TimeElapsedColumn())
-    with Progress(*columns, console=Console(file=stream), transient=True) as bars:
+    # no refresh thread: while a worker measures, this process must sleep but for one look a second
+    with Progress(*columns, console=Console(file=stream), transient=True, auto_refresh=False) as bars:
         yield _Bars(bars)
 
 
@@ -96,6 +99,7 @@ class _Bars:
         self._stage: TaskID | None = None
         self._described = ""
         self._bytes = 0
+        self._drawn_at = 0.0
 
     def start(self, total: int | None, label: str) -> None:
         self.done()
@@ -105,7 +109,10 @@ class _Bars:
     def advance(self, n: int) -> None:
         if self._transfer is not None:
             self._bytes += n
-            self._bars.update(self._transfer, advance=n, amount=f"{self._bytes / 1e6:.1f} MB")
+            now = time.monotonic()
+            refresh = now - self._drawn_at >= _REDRAW_SECONDS
+            self._drawn_at = now if refresh else self._drawn_at
+            self._bars.update(self._transfer, advance=n, amount=f"{self._bytes / 1e6:.1f} MB", refresh=refresh)
 
     def done(self) -> None:
         if self._transfer is not None:
@@ -120,4 +127,4 @@ class _Bars:
             self._described = text
             self._stage = self._bars.add_task(text, total=event.total, amount="")
         amount = f"{event.done} queries" if event.done else ""
-        self._bars.update(self._stage, completed=event.done, total=event.total, amount=amount)
+        self._bars.update(self._stage, completed=event.done, total=event.total, amount=amount, refresh=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from mlmodelscope.cli.options import as_json, echo_json, open_workspace
+from mlmodelscope.core.errors import UsageError
 
 
 @click.command("history")
@@ -25,14 +26,14 @@ def command(is_json: bool, limit: int, after: str | None, **given: str | None) -
     from mlmodelscope.core.store import HistoryQuery, parse_moment
     from mlmodelscope.show.records import format_history
 
-    model, _, model_version = (given["model"] or "").partition("@")
-    framework, _, framework_version = (given["framework"] or "").partition("@")
+    model, model_version = _versioned("model", given["model"])
+    framework, framework_version = _versioned("framework", given["framework"])
     query = HistoryQuery.model_validate(
         {
-            "model": model or None,
-            "model_version": model_version or None,
-            "framework": framework or None,
-            "framework_version": framework_version or None,
+            "model": model,
+            "model_version": model_version,
+            "framework": framework,
+            "framework_version": framework_version,
             "dataset": given["dataset"],
             "cpu": given["system"],
             "architecture": given["arch"],
@@ -54,3 +55,10 @@ def command(is_json: bool, limit: int, after: str | None, **given: str | None) -
     if page.after:
         click.echo(f"more: --after {page.after}", err=True)
     return 0
+
+
+def _versioned(option: str, text: str | None) -> tuple[str | None, str | None]:
+    name, _, constraint = (text or "").partition("@")
+    if constraint and not name:
+        raise UsageError(f"--{option} takes NAME or NAME@CONSTRAINT, not {text!r}")
+    return name or None, constraint or None

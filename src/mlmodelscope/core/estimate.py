@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,9 @@ class Interval:
     confidence: float
     basis: Basis
 
+    def __post_init__(self) -> None:
+        _refuse_nan(self.low, self.high)
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -28,3 +32,12 @@ class Estimate:
     interval: Interval | None
     n: int
     launches: int
+
+    def __post_init__(self) -> None:
+        _refuse_nan(self.value)
+
+
+def _refuse_nan(*values: float) -> None:
+    """JSON knows neither infinity nor not-a-number: a record that held one could be stored but never read again."""
+    if not all(map(math.isfinite, values)):
+        raise ValueError("an estimate holds finite numbers only")

@@ -179,6 +179,12 @@ class Slice(Frozen):
     start: Annotated[int, Field(ge=0)] = 0
     stop: PositiveInt | None = None
 
+    @model_validator(mode="after")
+    def _keeps_something(self) -> Slice:
+        if self.stop is not None and self.stop <= self.start:
+            raise ValueError(f"slice from {self.start} to {self.stop} keeps no class")
+        return self
+
 
 class Argsort(Frozen):
     """All classes from the highest score to the lowest; equal scores in the order of their index."""

@@ -14,6 +14,7 @@ from mlmodelscope.core.request import (
     PinnedManifest,
     ResolvedFramework,
 )
+from mlmodelscope.core.span import TraceLevel
 from mlmodelscope.core.system import SystemFacts
 from mlmodelscope.core.versions import both, parse_constraint
 from mlmodelscope.resolve.system import parse_requirements
@@ -52,6 +53,7 @@ def make_plan(
     facts: Facts,
 ) -> EvaluationPlan:
     """The plan for one model here. Raises UnsatisfiableError with every reason why this machine will not do."""
+    _refuse_what_is_missing(request)
     framework = _choose_framework(request.framework, model, facts)
     unmet = parse_requirements(request.system).unmet(facts.system) if request.system else []
     if unmet:
@@ -71,6 +73,14 @@ def make_plan(
         scenario=request.scenario,
         threads=request.threads or facts.usable_cpus,
     )
+
+
+def _refuse_what_is_missing(request: EvaluationRequest) -> None:
+    """What a request can say but nothing here can do yet is refused, never ignored."""
+    if request.trace_level > TraceLevel.NONE:
+        raise UsageError("traces are not recorded in this version", hint="leave trace_level at none")
+    if request.reuse:
+        raise UsageError("answers are not taken from history in this version", hint="leave out reuse")
 
 
 def _choose_framework(asked: str | None, model: ModelManifest, facts: Facts) -> ResolvedFramework:

@@ -9,9 +9,9 @@ from mlmodelscope.core.estimate import Estimate
 
 __all__ = ["format_bytes", "format_duration", "format_estimate", "format_share", "format_throughput", "table"]
 
-# how many of a unit make the next one
-_DURATIONS = ((1000, "ns"), (1000, "us"), (1000, "ms"), (math.inf, "s"))
-_BYTES = ((1024, "B"), (1024, "KiB"), (1024, "MiB"), (math.inf, "GiB"))
+# the size of a unit, how many of it make the next one, and its name
+_DURATIONS = ((1, 1000, "ns"), (1e3, 1000, "us"), (1e6, 1000, "ms"), (1e9, math.inf, "s"))
+_BYTES = ((1, 1024, "B"), (1024, 1024, "KiB"), (1024**2, 1024, "MiB"), (1024**3, math.inf, "GiB"))
 
 
 def _significant(value: float) -> str:
@@ -20,13 +20,9 @@ def _significant(value: float) -> str:
     return f"{value:z.{digits}f}"
 
 
-def _scaled(values: Sequence[float], scales: Sequence[tuple[float, str]]) -> tuple[list[str], str]:
+def _scaled(values: Sequence[float], scales: Sequence[tuple[float, float, str]]) -> tuple[list[str], str]:
     """All values in the unit that suits the first as it will be read: 999.6 us are 1.00 ms."""
-    size = 1.0
-    for limit, unit in scales:
-        if round(abs(values[0]) / size) < limit:
-            break
-        size *= limit
+    size, _, unit = next(scale for scale in scales if round(abs(values[0]) / scale[0]) < scale[1])
     return [f"{v:z.0f}" if size == 1 and v == int(v) else _significant(v / size) for v in values], unit
 
 

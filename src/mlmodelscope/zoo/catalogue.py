@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Generic, Literal, TypeVar
 
 from mlmodelscope.core.errors import UnknownNameError, UnsatisfiableError, UsageError
 from mlmodelscope.core.manifest import DatasetManifest, ModelManifest
@@ -17,7 +17,11 @@ from mlmodelscope.manifest import load_manifest, read_manifest
 __all__ = ["Catalogue", "Entry", "pin"]
 
 M = TypeVar("M", bound=ModelManifest | DatasetManifest)
+Kind = Literal["model", "dataset"]
+
 _SUFFIXES = (".yml", ".yaml")
+_CLASSES: dict[Kind, type[ModelManifest | DatasetManifest]] = {"model": ModelManifest, "dataset": DatasetManifest}
+_WORDS: dict[Kind, str] = {"model": "model", "dataset": "data set"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +37,17 @@ class Catalogue:
     """Models and data sets by name. Reads files when asked, never writes but for `add` and `remove`.
 
     A user's own manifests lie in HOME/models and HOME/datasets and win over built-in ones of the same name and version.
+    A file there that is no such manifest is passed over.
     """
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
     def models(self) -> list[Entry[ModelManifest]]:
-        return [cast("Entry[ModelManifest]", entry) for entry in self._entries("models")]
+        return self._entries(ModelManifest)
 
     def datasets(self) -> list[Entry[DatasetManifest]]:
-        return [cast("Entry[DatasetManifest]", entry) for entry in self._entries("datasets")]
+        return self._entries(DatasetManifest)
 
     def model(self, text: str) -> Entry[ModelManifest]:
         """By path, name or `name@constraint`; the newest version that fits."""
@@ -55,70 +60,84 @@ class Catalogue:
             return _read(Path(text), DatasetManifest)
         return _choose("data set", text, self.datasets())
 
-    def add(self, path: Path) -> Entry[ModelManifest | DatasetManifest]:
-        """Keeps a copy of a valid manifest; relative paths in it become absolute by a recorded base."""
-        manifest = load_manifest(path)
-        if not isinstance(manifest, ModelManifest | DatasetManifest):
-            raise UsageError(f"{path} is a {manifest.kind} manifest; only models and data sets can be added")
-        folder = self._home / f"{manifest.kind}s"
+    def add(self, path: Path, kind: Kind) -> Entry[ModelManifest | DatasetManifest]:
+        """Keeps a copy of a valid manifest, and beside it a note of the folder that its relative paths start from."""
+        entry: Entry[ModelManifest | DatasetManifest] = _read(path, _CLASSES[kind])
+        manifest = entry.manifest
+        folder = self._folder(kind)
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / f"{manifest.name.lower().replace('/', '_')}-{manifest.version}.yml"
-        temporary = target.with_suffix(f".tmp{os.getpid()}")
-        temporary.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-        temporary.with_suffix(".base").write_text(str(path.resolve().parent), encoding="utf-8")
-        temporary.with_suffix(".base").replace(target.with_suffix(".base"))
-        temporary.replace(target)
+        # the note first: a manifest that can be seen always has its base
+        _write(_base_note(target), entry.pinned.base)
+        _write(target, entry.pinned.text)
         return _entry(target, manifest, is_builtin=False)
 
-    def remove(self, text: str) -> list[str]:
-        """Removes a user's own manifest by name or `name@version`; the built-in ones stay."""
+    def remove(self, text: str, kind: Kind) -> list[str]:
+        """Removes a user's own manifests by name or `name@constraint`, every version that fits; the zoo's stay."""
         name, _, constraint = text.partition("@")
         wanted = parse_constraint(constraint or "*")
-        removed: list[str] = []
-        for folder in ("models", "datasets"):
-            for path in _files(self._home / folder):
-                manifest = read_manifest(path).value
-                fits = manifest is not None and manifest.name.lower() == name.lower()
-                if manifest is not None and fits and wanted.matches(manifest.version):
-                    path.unlink()
-                    path.with_suffix(".base").unlink(missing_ok=True)
-                    removed.append(f"{manifest.name}@{manifest.version}")
-        if not removed:
-            own = [
-                e.manifest.name for folder in ("models", "datasets") for e in self._entries(folder) if not e.is_builtin
-            ]
-            raise UnknownNameError("added manifest", text, own)
-        return removed
+        own = dict(_manifests(self._folder(kind), _CLASSES[kind]))
+        fitting = {p: m for p, m in own.items() if m.name.lower() == name.lower() and wanted.matches(m.version)}
+        if not fitting:
+            raise UnknownNameError(f"added {_WORDS[kind]}", text, {manifest.name for manifest in own.values()})
+        for path in fitting:
+            path.unlink()
+            _base_note(path).unlink(missing_ok=True)
+        return [f"{manifest.name}@{manifest.version}" for manifest in fitting.values()]
 
-    def _entries(self, folder: str) -> Iterator[Entry[ModelManifest | DatasetManifest]]:
-        seen: set[tuple[str, str]] = set()
+    def _folder(self, kind: Kind) -> Path:
+        return self._home / f"{kind}s"
+
+    def _entries(self, cls: type[M]) -> list[Entry[M]]:
+        folder = f"{cls.model_fields['kind'].default}s"
+        found: dict[tuple[str, str], Entry[M]] = {}
         for root, is_builtin in ((self._home / folder, False), (Path(__file__).parent / folder, True)):
-            for path in _files(root):
-                manifest = read_manifest(path).value
-                if not isinstance(manifest, ModelManifest | DatasetManifest):
-                    continue
+            for path, manifest in _manifests(root, cls):
                 key = (manifest.name.lower(), manifest.version)
-                if key not in seen:
-                    seen.add(key)
-                    yield _entry(path, manifest, is_builtin)
+                if key not in found:
+                    found[key] = _entry(path, manifest, is_builtin)
+        return list(found.values())
 
 
 def pin(text: str, origin: str, base: Path, manifest: ModelManifest | DatasetManifest) -> PinnedManifest:
     return PinnedManifest(text=text, origin=origin, base=str(base), digest=manifest.digest)
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES) if folder.is_dir() else []
+def _manifests(folder: Path, cls: type[M]) -> Iterator[tuple[Path, M]]:
+    for path in sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES):
+        manifest = read_manifest(path).value
+        if isinstance(manifest, cls):
+            yield path, manifest
 
 
 def _is_path(text: str) -> bool:
-    return text.endswith(_SUFFIXES) or os.sep in text
+    """What looks like a file, or is one; a name may hold a slash too (`google/mobilenet`)."""
+    looks_so = text.endswith(_SUFFIXES) or text.startswith((".", "~", os.sep))
+    return looks_so or (os.sep in text and _is_there(Path(text)))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, say
+        return False
+
+
+def _base_note(path: Path) -> Path:
+    return path.with_suffix(".base")
+
+
+def _write(target: Path, text: str) -> None:
+    """Whole or not at all, whoever else looks."""
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(target)
 
 
 def _read(path: Path, kind: type[M]) -> Entry[M]:
-    if not path.is_file():
+    if not _is_there(path):
         raise UnknownNameError(
-            "manifest file", str(path), [str(p) for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+            "manifest file", str(path), [str(p) for p in path.parent.glob("*") if p.suffix in _SUFFIXES]
         )
     manifest = load_manifest(path)
     if not isinstance(manifest, kind):
@@ -128,7 +147,7 @@ def _read(path: Path, kind: type[M]) -> Entry[M]:
 
 
 def _entry(path: Path, manifest: M, is_builtin: bool) -> Entry[M]:
-    base_note = path.with_suffix(".base")
+    base_note = _base_note(path)
     base = Path(base_note.read_text(encoding="utf-8")) if base_note.is_file() else path.resolve().parent
     origin = f"zoo:{path.stem}" if is_builtin else str(path)
     return Entry(manifest, pin(path.read_text(encoding="utf-8"), origin, base, manifest), is_builtin)
@@ -138,9 +157,7 @@ def _choose(kind: str, text: str, entries: list[Entry[M]]) -> Entry[M]:
     name, _, constraint = text.partition("@")
     named = [entry for entry in entries if entry.manifest.name.lower() == name.lower()]
     if not named:
-        hint = None
-        if Path(text).exists():
-            hint = f"to use the file, write ./{text}"
+        hint = f"to use the file, write ./{text}" if _is_there(Path(text)) else None
         raise UnknownNameError(kind, name, {entry.manifest.name for entry in entries}, hint=hint)
     versions = [entry.manifest.version for entry in named]
     best = newest(versions, parse_constraint(constraint or "*"))
