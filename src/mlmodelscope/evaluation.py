@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -49,7 +48,10 @@ from mlmodelscope.core.store import Store
 from mlmodelscope.core.system import SystemFacts
 from mlmodelscope.core.value import Frozen
 from mlmodelscope.manifest import step_digests
+from mlmodelscope.measure.software import read_software
+from mlmodelscope.measure.system import read_system
 from mlmodelscope.provision import Assets, Progress
+from mlmodelscope.worker.folder import RunFolder
 from mlmodelscope.worker.job import Job, asset_key
 from mlmodelscope.worker.launch import LaunchFailed, WorkerEvent, launch
 
@@ -119,7 +121,8 @@ class _Run:
     def __init__(self, plan: EvaluationPlan, context: Context) -> None:
         self._plan, self._context = plan, context
         self._id, self._created_at = new_id(), _now()
-        self._folder = context.home / "runs" / self._id
+        self._run_folder = RunFolder(context.home / "runs" / self._id)
+        self._folder = self._run_folder.path
         self._files = _Files()
         self._results: list[dict[str, Any]] = []
         self._failure: Failure | None = None
@@ -133,7 +136,7 @@ class _Run:
 
     def provision(self) -> None:
         with self._failing():
-            self._folder.mkdir(parents=True)
+            self._run_folder.make()
             model, dataset, request = self._plan.model, self._plan.dataset, self._plan.request
             for role, asset in _model_assets(model):
                 self._files.model.append(self._fetch(role, asset, self._plan.model_manifest.base))
@@ -212,7 +215,7 @@ class _Run:
             self.finish()
 
     def clean(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._run_folder.remove()
 
     def _summarise(self) -> tuple[Performance | None, Accuracy | None, tuple[Artifact, ...]]:
         import numpy as np
@@ -251,8 +254,8 @@ class _Run:
             request=plan.request,
             model=self._model_facts(),
             dataset=self._dataset_facts(first),
-            software=Software.model_validate(first["software"]) if first else None,
-            system=SystemFacts.model_validate(first["system"]) if first else None,
+            software=Software.model_validate(first["software"]) if first else self._planned_software(),
+            system=SystemFacts.model_validate(first["system"]) if first else read_system(),
             scenario=plan.scenario,
             limits=plan.request.limits,
             seed=plan.request.seed,
@@ -264,6 +267,16 @@ class _Run:
             failure=self._failure,
             is_trusted=plan.is_trusted,
             warnings=self._warnings(),
+        )
+
+    def _planned_software(self) -> Software:
+        """What would have run, for a record whose worker did not live to say it: `local` is this very interpreter."""
+        plan = self._plan
+        return read_software(
+            framework=plan.framework.name,
+            framework_version=plan.framework.version,
+            distribution=plan.framework.distribution,
+            environment=plan.environment,
         )
 
     def _model_facts(self) -> ModelFacts:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,14 +170,20 @@ class Lab:
         return found
 
     def wait_until_all_gone(self) -> None:
-        wait_for(lambda: not self.processes(), "no process of this home")
+        _wait_for(lambda: not self.processes(), "no process of this home")
 
 
-def wait_for(condition: Any, what: str, seconds: float = 30) -> None:
+def _wait_for(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for: {what}"
         time.sleep(0.05)
+
+
+@pytest.fixture
+def wait_for() -> Callable[..., None]:
+    """Sleeps until a condition holds; fails after half a minute."""
+    return _wait_for
 
 
 @pytest.fixture(scope="session")

@@ -116,7 +116,8 @@ def _say(error: MLModelScopeError, as_json: bool) -> None:
     if as_json:
         _say_json(error.to_fields())
     click.echo(f"error: {error.message} ({error.code})", err=True)
-    for problem in error.fields.get("problems", []) if error.code == "manifest_invalid" else []:
+    problems = error.fields.get("problems", []) if error.code == "manifest_invalid" else []
+    for problem in problems if len(problems) > 1 else []:
         click.echo(f"  {problem['file']}:{problem['line']}:{problem['column']}: {problem['message']}", err=True)
     if error.hint:
         click.echo(f"hint: {error.hint}", err=True)

@@ -157,17 +157,16 @@ def _accuracy(accuracy: Accuracy) -> str:
 def _performance(performance: Performance) -> str:
     queries = _count(performance.latency_median_ns.n, "query", "queries")
     launches = _count(performance.latency_median_ns.launches, "launch", "launches")
-    duration = [
-        ("median", performance.latency_median_ns),
-        ("trimmed mean", performance.latency_trimmed_mean_ns),
-        *performance.percentiles_ns.items(),
-        *((f"  {name}", estimate) for name, estimate in performance.parts_ns.items()),
-        ("load", performance.load_ns),
-        ("first inference", performance.first_inference_ns),
+    pairs = [
+        ("median", format_estimate(performance.latency_median_ns, "duration")),
+        ("trimmed mean", format_estimate(performance.latency_trimmed_mean_ns, "duration")),
+        *((name, format_estimate(estimate, "duration")) for name, estimate in performance.percentiles_ns.items()),
+        *((name, f"refused: {reason}") for name, reason in performance.refused.items()),
+        *((f"  {name}", format_estimate(estimate, "duration")) for name, estimate in performance.parts_ns.items()),
+        ("load", format_estimate(performance.load_ns, "duration")),
+        ("first inference", format_estimate(performance.first_inference_ns, "duration")),
+        ("throughput", format_estimate(performance.throughput, "throughput")),
+        ("memory peak", format_estimate(performance.memory_bytes, "bytes")),
     ]
-    pairs = [(name, format_estimate(estimate, "duration")) for name, estimate in duration if estimate is not None]
-    pairs += [(name, f"refused: {reason}") for name, reason in performance.refused.items()]
-    pairs.append(("throughput", format_estimate(performance.throughput, "throughput")))
-    pairs.append(("memory peak", format_estimate(performance.memory_bytes, "bytes")))
     clock = "" if performance.clock == "monotonic" else f", {performance.clock} time"
     return f"latency over {queries} in {launches}{clock}\n" + _pairs(pairs)
