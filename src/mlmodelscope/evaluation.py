@@ -47,7 +47,7 @@ from mlmodelscope.core.settings import worker_environment
 from mlmodelscope.core.store import Store
 from mlmodelscope.core.system import SystemFacts
 from mlmodelscope.core.value import Frozen
-from mlmodelscope.manifest import step_digests
+from mlmodelscope.manifest import step_facts
 from mlmodelscope.measure.software import read_software
 from mlmodelscope.measure.system import read_system
 from mlmodelscope.provision import Assets, Progress
@@ -288,7 +288,7 @@ class _Run:
             task=model.task,
             license=model.license,
             manifest=self._plan.model_manifest,
-            step_digests=step_digests(model),
+            steps=step_facts(model),
             weights_digest="+".join(weights) or None,
             assets=tuple(self._files.model),
         )

@@ -27,7 +27,7 @@ Kind = Literal["repetition", "fair", "unfair"]
 SIGNIFICANCE = 0.05
 
 _PIPELINE_PACKAGES = ("pillow", "opencv-python-headless", "opencv-python", "numpy")
-_CONVERSION = ("converter", "file")
+_CONVERSION = ("converter", "file", "input layers", "output layers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`right` against `left`. Ratios are right/left of launch medians; differences of accuracy are right - left."""
+    """`right` against `left`. Ratios are right/left of launch medians; differences of accuracy are right - left.
+
+    `is_side_by_side`: the launches of the two were interleaved, so that both saw the same drift of the machine.
+    """
 
     left: str
     right: str
@@ -50,6 +53,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     latency_ratio: Estimate | None
     latency_note: str | None
+    is_side_by_side: bool
     top1: PairedDifference | None
     flipped: int | None
     common_samples: int
@@ -103,10 +107,18 @@ def compare(left: Evidence, right: Evidence) -> Comparison:
         differences=tuple(found),
         latency_ratio=ratio,
         latency_note=note,
+        is_side_by_side=_is_side_by_side(left.record, right.record),
         top1=paired_difference([a for a, _ in judged], [b for _, b in judged]) if judged else None,
         flipped=sum(_top(a) != _top(b) for a, b in pairs) if pairs else None,
         common_samples=len(pairs),
     )
+
+
+def _is_side_by_side(left: Record, right: Record) -> bool:
+    starts = [sorted(launch.started_at for launch in record.launches) for record in (left, right)]
+    if not all(starts):
+        return False
+    return starts[0][0] <= starts[1][-1] and starts[1][0] <= starts[0][-1]
 
 
 def _latency(left: Evidence, right: Evidence) -> tuple[Estimate | None, str | None]:
@@ -159,7 +171,7 @@ def _weights(record: Record) -> str | None:
 
 
 def _pipeline(record: Record) -> dict[str, Any]:
-    facts: dict[str, Any] = {f"step {i + 1}": digest for i, digest in enumerate(record.model.step_digests)}
+    facts = _steps(record)
     facts["labels"] = digest_of(sorted(a.sha256 for a in record.model.assets if a.role == "labels"))
     packages: Mapping[str, str] = record.software.packages if record.software else {}
     libraries: Mapping[str, str] = record.software.libraries if record.software else {}
@@ -172,17 +184,32 @@ def _pipeline(record: Record) -> dict[str, Any]:
     return facts
 
 
+def _steps(record: Record) -> dict[str, Any]:
+    """Each step by its place, and each of its parameters: a difference names the parameter, not a digest."""
+    facts: dict[str, Any] = {}
+    for place, step in enumerate(record.model.steps, 1):
+        facts[f"step {place}"] = step.name
+        named = {name: "none" if value is None else value for name, value in step.parameters.items()}
+        # a function, or a step that names its own labels, is known by its digest alone
+        shown = named or {"digest": step.digest}
+        facts |= {f"step {place} {step.name} {name}": value for name, value in shown.items()}
+    return facts
+
+
 def _framework(record: Record) -> dict[str, Any]:
     software = record.software
     if software is None:
         return {"framework": None}
     files = [asset for asset in record.model.assets if asset.role in ("graph", "weights")]
-    environment = software.environment
+    environment, used = software.environment, record.execution
     elsewhere = (*_PIPELINE_PACKAGES, "mlmodelscope")
     return {
         "framework": software.framework,
         "version": software.framework_version,
         "python": f"{software.implementation} {software.python}",
+        # a converted file names its layers in its own way, so other names alone are no other pipeline
+        "input layers": [layer["name"] for layer in used.inputs] if used else None,
+        "output layers": [layer["name"] for layer in used.outputs] if used else None,
         "environment": environment.kind,
         "environment_digest": environment.digest or ("none" if environment.kind == "local" else None),
         **{f"package {name}": v for name, v in software.packages.items() if name not in elsewhere},

@@ -33,6 +33,7 @@ __all__ = [
     "Record",
     "Software",
     "Stage",
+    "StepFacts",
     "TraceFacts",
 ]
 
@@ -70,6 +71,14 @@ class AssetFacts(Frozen):
         return cls(role=role, **fetched.model_dump(exclude={"path", "original_sha256"}))
 
 
+class StepFacts(Frozen):
+    """One step or Python function of the pipeline, as it ran: parameters written out, a function by its digest."""
+
+    name: str
+    digest: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
 class ModelFacts(Frozen):
     """The model that ran. `weights_digest` is of the original published weights, before any conversion."""
 
@@ -78,7 +87,7 @@ class ModelFacts(Frozen):
     task: str
     license: str
     manifest: PinnedManifest
-    step_digests: tuple[str, ...]
+    steps: tuple[StepFacts, ...]
     weights_digest: str | None = None
     assets: tuple[AssetFacts, ...] = ()
 
@@ -125,7 +134,10 @@ class EffectiveExecution(Frozen):
 
 
 class LaunchFacts(Frozen):
-    """One worker process: its own costs and its queries. `started_at` is the wall-clock anchor of `anchor_ns`."""
+    """One worker process: its own costs and its queries. `started_at` is the wall-clock anchor of `anchor_ns`.
+
+    `first_inference_ns` and `duration_ns` are of `clock`; starting and loading are always measured.
+    """
 
     index: int
     started_at: str
@@ -139,6 +151,7 @@ class LaunchFacts(Frozen):
     peak_memory_bytes: int | None
     loaded_memory_bytes: int | None
     noise: Noise
+    clock: Clock = "monotonic"
 
 
 class Performance(Frozen):
@@ -176,12 +189,19 @@ class Accuracy(Frozen):
 
 
 class TraceFacts(Frozen):
-    """Where the spans are, how deep they go, and whether some were left out."""
+    """Where the spans are, how deep they go, and whether some were left out.
+
+    `launch` is the extra worker launch they come from, after the measured ones; `queries` how many it traced at each
+    level; `clock` that of the queries.
+    """
 
     level: TraceLevel
     spans: int
     is_truncated: bool
     artifact: str
+    clock: Clock = "monotonic"
+    queries: int = 0
+    launch: LaunchFacts | None = None
 
 
 class Failure(Frozen):

@@ -1,6 +1,6 @@
 """Turns manifest text into frozen values, with the position of every problem, and values back into canonical text."""
 
-from mlmodelscope.manifest.canonical import format_manifest, step_digests
+from mlmodelscope.manifest.canonical import format_manifest, step_facts
 from mlmodelscope.manifest.json_schema import schema, write_schemas
 from mlmodelscope.manifest.problem import Problem, format_problem
 from mlmodelscope.manifest.read import Reading, load_manifest, parse_manifest, read_manifest
@@ -14,6 +14,6 @@ __all__ = [
     "parse_manifest",
     "read_manifest",
     "schema",
-    "step_digests",
+    "step_facts",
     "write_schemas",
 ]

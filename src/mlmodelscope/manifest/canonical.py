@@ -20,12 +20,13 @@ from mlmodelscope.core.manifest import (
     ModelSource,
     PythonFunction,
 )
+from mlmodelscope.core.record import StepFacts
 from mlmodelscope.core.steps import Step
 from mlmodelscope.core.value import Frozen, digest_of
 from mlmodelscope.manifest.assets import ASSET_KEYS
 from mlmodelscope.manifest.document import FLOAT, INT
 
-__all__ = ["FIELD_ORDER", "format_manifest", "step_digests", "written_step"]
+__all__ = ["FIELD_ORDER", "format_manifest", "step_facts", "written_step"]
 
 FIELD_ORDER: dict[str, tuple[str, ...]] = {
     "model": (
@@ -78,14 +79,20 @@ def format_manifest(value: ModelManifest | FrameworkManifest | DatasetManifest) 
     return yaml.dump(written, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**9)
 
 
-def step_digests(model: ModelManifest) -> tuple[str, ...]:
-    """One digest per step or Python function, in the order in which they run."""
-    parts: list[Frozen | None] = [model.before_preprocess]
-    parts += [step for one in model.inputs for step in one.steps]
-    parts += [model.preprocess, model.after_preprocess, model.before_postprocess]
-    parts += [step for one in model.outputs for step in one.steps]
-    parts += [model.postprocess, model.after_postprocess]
-    return tuple(digest_of(part) for part in parts if part is not None)
+def step_facts(model: ModelManifest) -> tuple[StepFacts, ...]:
+    """Every step and Python function, in the order in which they run."""
+    parts: list[tuple[str, Frozen | None]] = [("before_preprocess", model.before_preprocess)]
+    parts += [(step.step, step) for one in model.inputs for step in one.steps]
+    parts += [("preprocess", model.preprocess), ("after_preprocess", model.after_preprocess)]
+    parts += [("before_postprocess", model.before_postprocess)]
+    parts += [(step.step, step) for one in model.outputs for step in one.steps]
+    parts += [("postprocess", model.postprocess), ("after_postprocess", model.after_postprocess)]
+    return tuple(_step_facts(name, part) for name, part in parts if part is not None)
+
+
+def _step_facts(name: str, part: Frozen) -> StepFacts:
+    parameters = {} if isinstance(part, PythonFunction) else part.model_dump(mode="json", exclude={"step", "labels"})
+    return StepFacts(name=name, digest=digest_of(part), parameters=parameters)
 
 
 def written_step(step: Step) -> dict[str, Any]:

@@ -74,6 +74,8 @@ def _numbers(comparison: Comparison) -> list[str]:
     ratio = comparison.latency_ratio
     if ratio is not None:
         lines.append(f"latency ratio {_ratio(ratio)}: {_speed(ratio)}")
+        if not comparison.is_side_by_side:
+            lines.append("  (not measured side by side: the machine may have drifted; evaluate both in one command)")
     elif comparison.latency_note:
         lines.append(f"latency ratio -: {comparison.latency_note}")
     if comparison.top1 is not None:

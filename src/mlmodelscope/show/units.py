@@ -17,6 +17,8 @@ _BYTES = ((1, 1024, "B"), (1024, 1024, "KiB"), (1024**2, 1024, "MiB"), (1024**3,
 def _significant(value: float) -> str:
     """Three significant digits or so after rounding, never in powers of ten."""
     digits = 2 if abs(round(value, 2)) < 10 else 1 if abs(round(value, 1)) < 100 else 0
+    if 0 < abs(round(value, 4)) < 0.1:
+        digits = 4
     return f"{value:z.{digits}f}"
 
 

@@ -20,6 +20,7 @@ from mlmodelscope.core.record import (
     Performance,
     Record,
     Software,
+    StepFacts,
 )
 from mlmodelscope.core.request import Environment, EvaluationRequest, Limits, PinnedManifest, SingleStream
 from mlmodelscope.core.system import Cache, Noise, SystemFacts
@@ -38,6 +39,7 @@ __all__ = [
     "failed_record",
 ]
 
+_STEPS = ("decode", "resize", "cast", "normalize", "batch", "topk")
 _MANIFEST = """\
 name: TinyNet
 version: 1.0.0
@@ -152,7 +154,10 @@ def example_model(**changes: Any) -> ModelFacts:
         "task": "image_classification",
         "license": "MIT",
         "manifest": example_manifest(),
-        "step_digests": tuple(_digest(step) for step in ("decode", "resize", "cast", "normalize", "batch", "topk")),
+        "steps": tuple(
+            StepFacts(name=step, digest=_digest(step))
+            for step in ("decode", "resize", "cast", "normalize", "batch", "topk")
+        ),
         "weights_digest": _digest("weights"),
         "assets": (graph,),
     }

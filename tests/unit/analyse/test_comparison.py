@@ -8,7 +8,7 @@ import pytest
 from mlmodelscope.analyse.comparison import Evidence, compare, differences, factors
 from mlmodelscope.core.answer import Classes, ClassScore, Custom, Prediction, RawTensors, TensorFacts
 from mlmodelscope.core.factors import FactorGroup
-from mlmodelscope.core.record import AssetFacts, Failure
+from mlmodelscope.core.record import AssetFacts, Failure, StepFacts
 from mlmodelscope.core.request import Batched, Environment, EvaluationRequest, Limits, SingleStream
 from mlmodelscope.core.span import TraceLevel
 from mlmodelscope.core.system import Cache, SystemFacts
@@ -29,6 +29,10 @@ DATA, PIPELINE, MODEL, FRAMEWORK, PRECISION, EXECUTION, SYSTEM, SCENARIO = Facto
 
 def digest(letter):
     return letter * 64
+
+
+def step(letter):
+    return StepFacts(name="crop", digest=digest(letter))
 
 
 def asset(role="graph", **changes):
@@ -68,9 +72,9 @@ CHANGES = {
         "no data set": {"dataset": None},
     },
     PIPELINE: {
-        "a step": {"model": example_model(step_digests=(digest("a"), *example_model().step_digests[1:]))},
-        "a step more": {"model": example_model(step_digests=(*example_model().step_digests, digest("a")))},
-        "the order": {"model": example_model(step_digests=example_model().step_digests[::-1])},
+        "a step": {"model": example_model(steps=(step("a"), *example_model().steps[1:]))},
+        "a step more": {"model": example_model(steps=(*example_model().steps, step("a")))},
+        "the order": {"model": example_model(steps=example_model().steps[::-1])},
         "the decoder": {"software": packages(pillow="11.1.0")},
         "numpy": {"software": packages(numpy="2.2.0")},
         "another resizer": {"software": packages(**{"opencv-python-headless": "4.10.0"})},
@@ -381,5 +385,5 @@ def test_any_kind_of_answer_can_flip(same, other):
 def test_a_failed_record_is_compared_by_what_it_knows():
     failed = failed_record(failure=Failure(stage="load", code="x", message="y"))
     comparison = compare(evidence(), Evidence(failed, (), ()))
-    assert comparison.groups == (PRECISION, EXECUTION)
+    assert comparison.groups == (FRAMEWORK, PRECISION, EXECUTION)
     assert comparison.latency_ratio is None

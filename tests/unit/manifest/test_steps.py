@@ -19,7 +19,7 @@ from mlmodelscope.core.steps import (
     Step,
     TopK,
 )
-from mlmodelscope.manifest import load_manifest, parse_manifest, step_digests
+from mlmodelscope.manifest import load_manifest, parse_manifest, step_facts
 
 HEAD = "name: a\nversion: 1.0\nframework: {name: onnxruntime}\n"
 
@@ -184,15 +184,15 @@ def test_functions_before_and_after_go_with_steps():
     assert value.inputs[0].steps[0] == Decode()
 
 
-def test_step_digests_count_steps_and_functions_in_the_order_they_run():
+def test_step_facts_count_steps_and_functions_in_the_order_they_run():
     plain = model("[{type: image, element_type: uint8}]", "[{type: probability}]")
-    assert len(step_digests(plain)) == 3
+    assert len(step_facts(plain)) == 3
     before = model(
         "[{type: image, element_type: uint8}]", "[{type: probability}]", 'before_preprocess: "def fun(a, b): ..."\n'
     )
-    assert step_digests(before)[1:] == step_digests(plain)
+    assert step_facts(before)[1:] == step_facts(plain)
     other = model("[{type: image, element_type: uint8, color_layout: BGR}]", "[{type: probability}]")
-    assert [a == b for a, b in zip(step_digests(other), step_digests(plain), strict=True)] == [False, True, True]
+    assert [a == b for a, b in zip(step_facts(other), step_facts(plain), strict=True)] == [False, True, True]
 
 
 def test_digest_does_not_depend_on_how_it_is_written():

@@ -41,7 +41,7 @@ UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "B": 1, "KiB": 2**10, "MiB": 2
         (10_840_000, "10.8 ms"),
         (999_600_000, "1.00 s"),
         (3_600e9, "3600 s"),
-        (-0.001, "0.00 ns"),
+        (-0.00001, "0.00 ns"),
         (-10_840_000, "-10.8 ms"),
         (-999_600, "-1.00 ms"),
     ],
@@ -71,7 +71,7 @@ def test_a_size(size, text):
 def test_a_share_and_a_throughput():
     assert [format_share(share) for share in (0, 0.7495, 1, -0.0001)] == ["0.0 %", "75.0 %", "100.0 %", "0.0 %"]
     assert [format_throughput(rate) for rate in (0.004, 92.34, 1234.5)] == [
-        "0.00 samples/s",
+        "0.0040 samples/s",
         "92.3 samples/s",
         "1234 samples/s",
     ]
