@@ -13,6 +13,7 @@ help:
 	@echo "make test    set up and run all tests (REQUIRE=all: a missing ability is a failure)"
 	@echo "make check   format, lint, types, imports, unit tests"
 	@echo "make bench   measure the claims about speed"
+	@echo "make fuzz    a million damaged manifests, archives, pictures and state dicts (EXAMPLES=N)"
 	@echo "make docs    write the generated reference pages and schemas again"
 
 $(VENV)/base.stamp: pyproject.toml constraints.txt
@@ -38,6 +39,11 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit tests/architecture -n $(JOBS) -q
+
+# hostile input made at random; 10,000 cases of each kind in CI
+EXAMPLES ?= 1000000
+fuzz: $(VENV)/dev.stamp
+	ORT_DISABLE_TELEMETRY=1 FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q -m fuzz -n $(JOBS) tests
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .

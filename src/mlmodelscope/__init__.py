@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mlmodelscope.core.release import VERSION
+
 if TYPE_CHECKING:
     from mlmodelscope.core.errors import MLModelScopeError
     from mlmodelscope.core.record import Record
-    from mlmodelscope.core.request import Batched, EvaluationRequest, Limits, SingleStream
+    from mlmodelscope.core.request import Batched, EvaluationRequest, Limits, Offline, SingleStream
     from mlmodelscope.core.store import HistoryQuery
     from mlmodelscope.library import Workspace, compare, evaluate, frameworks, get, history, predict, reproduce
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Batched",
@@ -23,6 +25,7 @@ __all__ = [
     "HistoryQuery",
     "Limits",
     "MLModelScopeError",
+    "Offline",
     "Record",
     "SingleStream",
     "Workspace",
@@ -43,6 +46,7 @@ _HOMES = {
     "HistoryQuery": "core.store",
     "Limits": "core.request",
     "MLModelScopeError": "core.errors",
+    "Offline": "core.request",
     "Record": "core.record",
     "SingleStream": "core.request",
 }

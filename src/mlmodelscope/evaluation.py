@@ -6,26 +6,36 @@ results that were measured side by side may be compared, results measured one af
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
-import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from mlmodelscope.analyse.accuracy import score
 from mlmodelscope.analyse.comparison import Evidence
-from mlmodelscope.analyse.summary import latencies, summarise
+from mlmodelscope.analyse.summary import latencies, summarise, summarise_offline
 from mlmodelscope.core.answer import Prediction
-from mlmodelscope.core.asset import Asset, FetchedAsset
-from mlmodelscope.core.errors import HostError, Interrupted, MLModelScopeError, from_fields
+from mlmodelscope.core.asset import Asset, FetchedAsset, parse_location
+from mlmodelscope.core.errors import (
+    HostError,
+    Interrupted,
+    MLModelScopeError,
+    UsageError,
+    WorkerCrashError,
+    from_fields,
+)
 from mlmodelscope.core.events import EvaluationEvent
-from mlmodelscope.core.ids import new_id
-from mlmodelscope.core.manifest import DatasetManifest, ModelManifest
+from mlmodelscope.core.ids import id_hex, new_id
+from mlmodelscope.core.needs import dataset_assets, model_assets
 from mlmodelscope.core.plugins import predictors
 from mlmodelscope.core.record import (
     Accuracy,
@@ -41,21 +51,37 @@ from mlmodelscope.core.record import (
     Record,
     Software,
     Stage,
+    TraceFacts,
 )
-from mlmodelscope.core.request import EvaluationPlan
-from mlmodelscope.core.settings import worker_environment
+from mlmodelscope.core.request import EvaluationPlan, Offline
+from mlmodelscope.core.settings import sandbox_environment, worker_environment
+from mlmodelscope.core.span import Trace, TraceLevel
 from mlmodelscope.core.store import Store
 from mlmodelscope.core.system import SystemFacts
-from mlmodelscope.core.value import Frozen
 from mlmodelscope.manifest import step_facts
 from mlmodelscope.measure.software import read_software
 from mlmodelscope.measure.system import read_system
 from mlmodelscope.provision import Assets, Progress
+from mlmodelscope.provision.durable import storage_error
+from mlmodelscope.trace.file import LIMIT_BYTES, decode_trace
 from mlmodelscope.worker.folder import RunFolder
 from mlmodelscope.worker.job import Job, asset_key
 from mlmodelscope.worker.launch import LaunchFailed, WorkerEvent, launch
+from mlmodelscope.worker.results import (
+    MOST_BYTES,
+    MOST_UNTRUSTED_BYTES,
+    read_predictions,
+    read_result,
+    read_stamps,
+    read_table,
+)
+from mlmodelscope.worker.tracing import TRACE_FILE as TRACE
 
-__all__ = ["Context", "evaluate_plans", "predict_inputs", "read_evidence"]
+__all__ = ["Context", "evaluate_plans", "predict_inputs", "read_evidence", "read_trace"]
+
+T = TypeVar("T")
+
+_STORAGE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS)
 
 LATENCIES = "latencies.npz"
 PREDICTIONS = "predictions.jsonl.gz"
@@ -77,6 +103,8 @@ class Context:
 
 def evaluate_plans(plans: Sequence[EvaluationPlan], context: Context) -> list[Record]:
     """One stored record per plan, in the order of the plans. Raises Interrupted after storing what was cut off."""
+    # hours of measuring must not end at a database that could never have been used
+    context.store()
     runs = [_Run(plan, context) for plan in plans]
     try:
         for run in runs:
@@ -84,6 +112,8 @@ def evaluate_plans(plans: Sequence[EvaluationPlan], context: Context) -> list[Re
         for index in range(max(run.launches for run in runs)):
             for run in runs:
                 run.launch(index)
+        for run in runs:
+            run.trace()
         return [run.finish() for run in runs]
     except (KeyboardInterrupt, Interrupted):
         for run in runs:
@@ -128,6 +158,9 @@ class _Run:
         self._failure: Failure | None = None
         self._record: Record | None = None
         self._stage: Stage = "provision"
+        self._trace: TraceFacts | None = None
+        self._traced: Artifact | None = None
+        self._notes: list[str] = []
 
     @property
     def launches(self) -> int:
@@ -138,34 +171,79 @@ class _Run:
         with self._failing():
             self._run_folder.make()
             model, dataset, request = self._plan.model, self._plan.dataset, self._plan.request
-            for role, asset in _model_assets(model):
-                self._files.model.append(self._fetch(role, asset, self._plan.model_manifest.base))
+            for (role, asset), sha256 in _with_digests(model_assets(model), self._plan.model_digests):
+                if not (self._plan.is_trusted or self._plan.is_model_builtin) and sha256 is None:
+                    _refuse_outside(asset, self._plan.model_manifest.base)
+                self._files.model.append(self._fetch(role, asset, self._plan.model_manifest.base, sha256))
             if dataset is not None and self._plan.dataset_manifest is not None:
-                for role, asset in _dataset_assets(dataset):
-                    self._files.dataset.append(self._fetch(role, asset, self._plan.dataset_manifest.base))
-            for text in request.inputs:
+                for (role, asset), sha256 in _with_digests(dataset_assets(dataset), self._plan.dataset_digests):
+                    if not self._plan.is_dataset_trusted and sha256 is None:
+                        _refuse_outside(asset, self._plan.dataset_manifest.base)
+                    self._files.dataset.append(self._fetch(role, asset, self._plan.dataset_manifest.base, sha256))
+            for text, sha256 in _with_digests(request.inputs, self._plan.dataset_digests):
                 # a stored request has lost the name of the home folder
                 asset = Asset(locations=(str(Path(text).expanduser()) if text.startswith("~/") else text,))
-                self._files.dataset.append(self._fetch("data", asset, str(Path.cwd())))
+                self._files.dataset.append(self._fetch("data", asset, str(Path.cwd()), sha256))
                 self._files.inputs.append(self._files.paths[asset_key(asset)])
 
-    def _fetch(self, role: AssetRole, asset: Asset, base: str) -> AssetFacts:
+    def _fetch(self, role: AssetRole, asset: Asset, base: str, sha256: str | None) -> AssetFacts:
+        """`sha256`: what a stranger's record says the asset was; then its paths mean files of another machine."""
         self._say("provision")
-        folder = Path(base).expanduser()
-        fetched: FetchedAsset = self._context.assets.fetch(asset, base=folder, progress=self._context.progress)
+        fetched: FetchedAsset = self._context.assets.fetch(
+            asset if sha256 is None else asset.pinned(sha256),
+            base=Path(base).expanduser(),
+            progress=self._context.progress,
+            reads_paths=self._plan.is_trusted or sha256 is None,
+        )
         self._files.paths[asset_key(asset)] = str(fetched.path)
         return AssetFacts.of(role, fetched)
 
     def launch(self, index: int) -> None:
         if self._failure is not None or index >= self.launches:
             return
-        plan = self._plan
         with self._failing(index):
-            self._stage = "start"
-            predictor = predictors().get(plan.framework.name)
+            self._results.append(self._start_worker(index))
+
+    def trace(self) -> None:
+        """One launch behind the measured ones, none of whose times counts. If it fails, only the trace is missing."""
+        if self._failure is not None or self._plan.request.trace_level == TraceLevel.NONE:
+            return
+        try:
+            self._keep_trace(self._start_worker(self.launches))
+        except LaunchFailed as failed:
+            self._notes.append(f"there is no trace: {failed.error.message} ({failed.error.code})")
+        except MLModelScopeError as error:
+            self._notes.append(f"there is no trace: {error.message} ({error.code})")
+        except OSError as error:
+            self._notes.append(f"there is no trace: {_host_error(error, self._folder).message}")
+
+    def _keep_trace(self, result: dict[str, Any]) -> None:
+        said, asked = result.get("trace") or {}, self._plan.request.trace_level
+        content = read_result(self._folder / TRACE, LIMIT_BYTES)
+        trace = decode_trace(content)
+        self._traced = self._put(content, TRACE, "application/x-npz")
+        self._trace = TraceFacts(
+            level=trace.level,
+            spans=len(trace.spans),
+            is_truncated=trace.left_out > 0 or bool(said.get("is_truncated")),
+            artifact=TRACE,
+            clock=result["launch"]["clock"],
+            queries=self._plan.request.trace_queries,
+            launch=LaunchFacts.model_validate(result["launch"]),
+        )
+        if trace.level < asked:
+            why = said.get("reason") or f"{self._plan.framework.name} has no layer profile here"
+            self._notes.append(f"{why}: the trace ends at level {trace.level.name.lower()}")
+
+    def _start_worker(self, index: int) -> dict[str, Any]:
+        self._stage = "start"
+        plan = self._plan
+        predictor = predictors().get(plan.framework.name)
+        if plan.is_trusted:
             environment = worker_environment(self._context.home, plan.threads, predictor.environment)
-            on_event = self._forward(index)
-            self._results.append(launch(self._job(index), plan.request.limits, environment, on_event))
+        else:
+            environment = sandbox_environment(plan.threads, predictor.environment, self._folder)
+        return launch(self._job(index), plan.request.limits, environment, self._forward(index))
 
     def _job(self, index: int) -> Job:
         plan = self._plan
@@ -185,8 +263,12 @@ class _Run:
             threads=plan.threads,
             seed=plan.request.seed,
             run_folder=str(self._folder),
-            cache_folder=str(self._context.home / "cache"),
+            # untrusted code must not leave a decoded data set for others to find
+            cache_folder=str((self._context.home if plan.is_trusted else self._folder) / "cache"),
             spawned_ns=time.monotonic_ns(),
+            trace_level=plan.request.trace_level if index == self.launches else TraceLevel.NONE,
+            trace_queries=plan.request.trace_queries,
+            trace_id=id_hex(self._id),
         )
 
     def finish(self) -> Record:
@@ -200,13 +282,23 @@ class _Run:
                     self._stage = "store"
                     self._say("store")
                     performance, accuracy, artifacts = self._summarise()
+            if self._failure is not None:
+                # on a full disk this makes the room in which the failure is told
+                self.clean()
             self._record = self._context.store().add(self._make_record(performance, accuracy, artifacts))
         return self._record
 
     def answers(self) -> list[Prediction]:
         if self._failure is not None:
             raise from_fields(self._failure.model_dump(mode="json"))
-        return _parse_predictions((self._folder / "predictions.jsonl").read_bytes())
+        answers = read_predictions(self._folder / "predictions.jsonl", self._most_bytes)[1]
+        if len(answers) != len(self._files.inputs):
+            raise WorkerCrashError(f"the worker gave {len(answers)} answers for {len(self._files.inputs)} inputs")
+        return answers
+
+    @property
+    def _most_bytes(self) -> int:
+        return MOST_BYTES if self._plan.is_trusted else MOST_UNTRUSTED_BYTES
 
     def interrupt(self) -> None:
         if self._record is None:
@@ -224,14 +316,20 @@ class _Run:
         artifacts: list[Artifact] = []
         performance, accuracy = None, None
         if self._plan.request.measure != "accuracy":
-            tables = [np.load(self._folder / f"stamps-{item.index}.npy") for item in facts]
-            performance = summarise(tables, facts, self._plan.scenario.batch_size)
+            tables = [read_stamps(self._folder / f"stamps-{item.index}.npy", self._most_bytes) for item in facts]
+            arrays: dict[str, Any] = {f"launch_{i}": table for i, table in enumerate(tables)}
+            if isinstance(self._plan.scenario, Offline):
+                work = [read_table(self._folder / f"work-{item.index}.npy", self._most_bytes) for item in facts]
+                performance = summarise_offline(tables, work, facts)
+                arrays |= {f"work_{i}": table for i, table in enumerate(work)}
+            else:
+                performance = summarise(tables, facts, self._plan.scenario.batch_size)
             buffer = io.BytesIO()
-            np.savez_compressed(buffer, **{f"launch_{i}": table for i, table in enumerate(tables)})
+            np.savez_compressed(buffer, **arrays)
             artifacts.append(self._put(buffer.getvalue(), LATENCIES, "application/x-npz"))
         if self._plan.request.measure != "performance":
-            text = (self._folder / "predictions.jsonl").read_bytes()
-            accuracy = score(_parse_predictions(text))
+            text, predictions = read_predictions(self._folder / "predictions.jsonl", self._most_bytes)
+            accuracy = score(predictions)
             artifacts.append(self._put(gzip.compress(text, mtime=0), PREDICTIONS, "application/gzip"))
         return performance, accuracy, tuple(artifacts)
 
@@ -254,8 +352,9 @@ class _Run:
             request=plan.request,
             model=self._model_facts(),
             dataset=self._dataset_facts(first),
-            software=Software.model_validate(first["software"]) if first else self._planned_software(),
-            system=SystemFacts.model_validate(first["system"]) if first else read_system(),
+            software=self._software(first),
+            # in the sandbox the worker does not see the machine as it is
+            system=SystemFacts.model_validate(first["system"]) if first and plan.is_trusted else read_system(),
             scenario=plan.scenario,
             limits=plan.request.limits,
             seed=plan.request.seed,
@@ -263,11 +362,18 @@ class _Run:
             launches=self._launch_facts(),
             performance=performance,
             accuracy=accuracy,
-            artifacts=artifacts,
+            trace=self._trace,
+            artifacts=artifacts + ((self._traced,) if self._traced else ()),
             failure=self._failure,
             is_trusted=plan.is_trusted,
             warnings=self._warnings(),
         )
+
+    def _software(self, first: dict[str, Any] | None) -> Software:
+        if first is None:
+            return self._planned_software()
+        # where it ran is our word, not the worker's
+        return Software.model_validate(first["software"]).model_copy(update={"environment": self._plan.environment})
 
     def _planned_software(self) -> Software:
         """What would have run, for a record whose worker did not live to say it: `local` is this very interpreter."""
@@ -307,9 +413,15 @@ class _Run:
         )
 
     def _warnings(self) -> tuple[str, ...]:
-        assets = dict(_model_assets(self._plan.model))
+        assets = dict(model_assets(self._plan.model))
         unchecked = [role for role, asset in assets.items() if asset.checksum is None]
-        return tuple(f"the manifest gives no checksum for its {role}" for role in unchecked)
+        boxes = any(step.step == "boxes" for output in self._plan.model.outputs for step in output.steps)
+        unscored = boxes and self._plan.request.measure != "performance"
+        return (
+            *(f"the manifest gives no checksum for its {role}" for role in unchecked),
+            *(["boxes are stored as predictions, without accuracy: detection is not scored"] if unscored else []),
+            *self._notes,
+        )
 
     @contextmanager
     def _failing(self, index: int | None = None) -> Iterator[None]:
@@ -321,8 +433,7 @@ class _Run:
         except MLModelScopeError as error:
             self._fail(error, self._stage, index)
         except OSError as error:
-            name = f" ({error.filename})" if error.filename else ""
-            self._fail(HostError(f"{error.strerror or error}{name}"), self._stage, index)
+            self._fail(_host_error(error, self._folder), self._stage, index)
 
     def _fail(self, error: MLModelScopeError, stage: str, index: int | None, log_tail: str = "") -> None:
         values = {**error.to_fields(), "stage": stage, "launch": index, "log_tail": log_tail}
@@ -332,9 +443,12 @@ class _Run:
         self._context.on_event(EvaluationEvent(self._plan.model.name, stage))
 
     def _forward(self, index: int) -> Callable[[WorkerEvent], None]:
+        launches = self.launches + (self._plan.request.trace_level > TraceLevel.NONE)
+
         def forward(event: WorkerEvent) -> None:
+            self._stage = event.stage
             self._context.on_event(
-                EvaluationEvent(self._plan.model.name, event.stage, index, self.launches, event.done, event.total)
+                EvaluationEvent(self._plan.model.name, event.stage, index, launches, event.done, event.total)
             )
 
         return forward
@@ -345,6 +459,16 @@ def read_evidence(store: Store, record: Record) -> Evidence:
     return Evidence(record, _read_latencies(store, record), _read_predictions(store, record))
 
 
+def read_trace(store: Store, record: Record) -> Trace:
+    """The spans of a record that has a trace."""
+    artifact = record.artifact(TRACE)
+    if artifact is None:
+        raise UsageError(
+            f"record {record.id} has no trace", hint="evaluate with --trace-level model or framework", record=record.id
+        )
+    return decode_trace(store.read_artifact(artifact))
+
+
 def _read_latencies(store: Store, record: Record) -> list[list[float]]:
     import numpy as np
 
@@ -352,7 +476,8 @@ def _read_latencies(store: Store, record: Record) -> list[list[float]]:
     if artifact is None:
         return []
     with np.load(io.BytesIO(store.read_artifact(artifact))) as tables:
-        return [latencies(tables[f"launch_{i}"]) for i in range(len(tables.files))]
+        count = sum(name.startswith("launch_") for name in tables.files)
+        return [latencies(tables[f"launch_{i}"]) for i in range(count)]
 
 
 def _read_predictions(store: Store, record: Record) -> list[Prediction]:
@@ -361,34 +486,33 @@ def _read_predictions(store: Store, record: Record) -> list[Prediction]:
 
 
 def _parse_predictions(text: bytes) -> list[Prediction]:
-    return [Prediction.model_validate(json.loads(line)) for line in text.splitlines()]
+    # all lines at once: half the time of one after the other
+    return TypeAdapter(list[Prediction]).validate_json(b"[%s]" % b",".join(text.splitlines()))
 
 
-def _model_assets(model: ModelManifest) -> Iterator[tuple[AssetRole, Asset]]:
-    if model.source is not None:
-        yield "graph", model.source.graph
-        if model.source.weights is not None:
-            yield "weights", model.source.weights
-    for output in model.outputs:
-        yield from (("labels", asset) for asset in _assets_in(output))
+def _host_error(error: OSError, folder: Path) -> HostError:
+    if error.errno in _STORAGE_ERRORS:
+        return storage_error(error, folder)
+    name = f" ({error.filename})" if error.filename else ""
+    return HostError(f"{error.strerror or error}{name}")
 
 
-def _dataset_assets(dataset: DatasetManifest) -> Iterator[tuple[AssetRole, Asset]]:
-    yield from (("data", asset) for asset in _assets_in(dataset.layout))
-    if dataset.labels is not None:
-        yield "labels", dataset.labels
+def _refuse_outside(asset: Asset, base: str) -> None:
+    """A stranger's manifest may name files below its own folder, and no others of this machine."""
+    folder = Path(base).expanduser().resolve()
+    for text in asset.locations:
+        location = parse_location(text)
+        if location.kind == "path" and not (folder / location.target).resolve().is_relative_to(folder):
+            raise UsageError(
+                f"the untrusted manifest names {location.target}, which lies outside its own folder",
+                hint="put the file beside the manifest, or trust the manifest",
+                location=location.target,
+            )
 
 
-def _assets_in(value: Any) -> Iterator[Asset]:
-    """Every asset inside a frozen value, in field order."""
-    if isinstance(value, Asset):
-        yield value
-    elif isinstance(value, Frozen):
-        for name in type(value).model_fields:
-            yield from _assets_in(getattr(value, name))
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _assets_in(item)
+def _with_digests(items: Iterable[T], digests: Sequence[str]) -> Iterator[tuple[T, str | None]]:
+    """Each item with its digest; None behind the last that is known."""
+    yield from zip(items, chain(digests, repeat(None)), strict=False)
 
 
 def _execution(first: dict[str, Any] | None, plan: EvaluationPlan) -> EffectiveExecution | None:

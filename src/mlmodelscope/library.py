@@ -11,35 +11,58 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from mlmodelscope import __version__
-from mlmodelscope.core.asset import parse_location
+from mlmodelscope.core.asset import Asset, parse_location
 from mlmodelscope.core.errors import InputError, UnknownNameError, UsageError
 from mlmodelscope.core.events import EvaluationEvent
 from mlmodelscope.core.manifest import DatasetManifest, ModelManifest
 from mlmodelscope.core.plugins import installed_version, predictors
+from mlmodelscope.core.release import VERSION
 from mlmodelscope.core.request import EvaluationPlan, EvaluationRequest, PinnedManifest
 from mlmodelscope.core.settings import home as default_home
+from mlmodelscope.core.storage import PRUNED, StorageItem, StorageKind
 from mlmodelscope.core.store import HistoryPage, HistoryQuery, Store
-from mlmodelscope.resolve.plans import Facts, InstalledFramework, make_plan
-from mlmodelscope.zoo.catalogue import Catalogue
+from mlmodelscope.resolve.plans import Facts, InstalledFramework, find_framework, make_plan
+from mlmodelscope.resolve.system import parse_requirements, parse_size
+from mlmodelscope.zoo.catalogue import Catalogue, Entry
 
 if TYPE_CHECKING:
     from mlmodelscope.analyse.comparison import Comparison
+    from mlmodelscope.analyse.regression import RegressionCheck
     from mlmodelscope.analyse.reproduction import Reproduction
+    from mlmodelscope.conducting import Outcome
     from mlmodelscope.core.answer import Prediction
+    from mlmodelscope.core.factors import FactorGroup
+    from mlmodelscope.core.forecast import Forecast
     from mlmodelscope.core.record import Record
+    from mlmodelscope.core.span import Trace
     from mlmodelscope.evaluation import Context
-    from mlmodelscope.provision import Progress
+    from mlmodelscope.exchange.assets import Wanted
+    from mlmodelscope.provision import Assets, Progress
+    from mlmodelscope.provision.bundles import BundledAsset
+    from mlmodelscope.show.report.data import ReportData
+    from mlmodelscope.suite.progress import SuiteRow
+    from mlmodelscope.suite.read import Suite
 
-__all__ = ["Workspace", "compare", "evaluate", "frameworks", "get", "history", "predict", "reproduce"]
+__all__ = [
+    "Workspace",
+    "compare",
+    "evaluate",
+    "frameworks",
+    "get",
+    "history",
+    "make_request",
+    "predict",
+    "read_facts",
+    "reproduce",
+]
 
 
 class Workspace:
@@ -88,6 +111,8 @@ class Workspace:
         facts = read_facts()
         dataset = self.catalogue.dataset(request.dataset) if request.dataset else None
         found = [self.catalogue.model(text) for text in request.models]
+        # a data set known by name is the user's or the zoo's; a file may have come with the stranger's model
+        is_own = request.is_trusted or dataset is None or dataset in self.catalogue.datasets()
         return [
             make_plan(
                 request.model_copy(update={"models": (text,)}),
@@ -96,15 +121,75 @@ class Workspace:
                 dataset.manifest if dataset else None,
                 dataset.pinned if dataset else None,
                 facts,
+                is_dataset_own=is_own,
+                is_model_builtin=entry.is_builtin,
             )
             for text, entry in zip(request.models, found, strict=True)
         ]
 
     def evaluate(self, request: EvaluationRequest) -> list[Record]:
         """One stored record per model, in order; a failed evaluation is a record too. Launches are interleaved."""
-        from mlmodelscope.evaluation import evaluate_plans
+        return [outcome.record for outcome in self.carry_out(self.plans(request))]
 
-        return evaluate_plans(self.plans(request), self._context())
+    def carry_out(self, plans: Sequence[EvaluationPlan]) -> list[Outcome]:
+        """One outcome per plan, in order: evaluated, or from history where the request says `reuse`."""
+        from mlmodelscope.conducting import carry_out
+
+        return carry_out(plans, self._context())
+
+    def sweep_plans(self, request: EvaluationRequest, batch_sizes: Sequence[int]) -> list[EvaluationPlan]:
+        """The plans of the request for every batch size, the sizes of one model after each other."""
+        from mlmodelscope.conducting import sweep_requests
+
+        by_size = [self.plans(one) for one in sweep_requests(request, batch_sizes)]
+        return [plan for of_model in zip(*by_size, strict=True) for plan in of_model]
+
+    def forecast(self, plans: Sequence[EvaluationPlan]) -> list[Forecast]:
+        """What each plan will fetch and how long it takes at least; nothing is downloaded, started or stored."""
+        from mlmodelscope.forecast import foresee
+
+        assets = self._context().assets
+        return [foresee(plan, assets) for plan in plans]
+
+    def run_suite(self, path: Path, *, is_fresh: bool = False) -> list[SuiteRow]:
+        """Every evaluation of a suite file; those that an earlier run finished are not repeated unless `is_fresh`."""
+        from mlmodelscope.conducting import run_suite
+
+        return run_suite(self.read_suite(path), self._context(), self.plans, is_fresh=is_fresh)
+
+    def read_suite(self, path: Path) -> Suite:
+        """The evaluations that a suite file asks for; ManifestError tells every problem with its line and column."""
+        from mlmodelscope.suite.read import read_suite
+
+        facts = read_facts()
+        return read_suite(
+            path,
+            {
+                "model": self.catalogue.model,
+                "dataset": self.catalogue.dataset,
+                "framework": lambda text: find_framework(text, facts),
+                "system": parse_requirements,
+                "size": parse_size,
+            },
+        )
+
+    def check(
+        self,
+        record_id: str,
+        baseline_id: str,
+        *,
+        max_slowdown: float | None = 0.05,
+        max_accuracy_loss: float | None = 0.005,
+        allowed: Collection[FactorGroup] = (),
+    ) -> RegressionCheck:
+        """Whether the record is proven to be worse than the baseline; limits are shares, None leaves one out."""
+        from mlmodelscope.analyse.regression import check
+        from mlmodelscope.evaluation import read_evidence
+
+        baseline, candidate = (read_evidence(self.store, self.get(each)) for each in (baseline_id, record_id))
+        return check(
+            baseline, candidate, max_slowdown=max_slowdown, max_accuracy_loss=max_accuracy_loss, allowed=allowed
+        )
 
     def predict(
         self,
@@ -114,6 +199,7 @@ class Workspace:
         framework: str | None = None,
         threads: int | None = None,
         options: dict[str, Any] | None = None,
+        is_trusted: bool = True,
     ) -> list[Prediction]:
         """The model's answers for files or URLs, in order; nothing is stored."""
         from mlmodelscope.evaluation import predict_inputs
@@ -125,9 +211,16 @@ class Workspace:
             threads=threads,
             options=options or {},
             measure="accuracy",
+            is_trusted=is_trusted,
         )
         (plan,) = self.plans(request)
         return predict_inputs(plan, self._context())
+
+    def read_input(self, text: str) -> bytes:
+        """The bytes of a file or URL that `predict` was asked about."""
+        (located,) = make_request(models=("any",), inputs=(text,)).inputs
+        fetched = self._context().assets.fetch(Asset(locations=(located,)), base=Path.cwd(), progress=self._progress)
+        return fetched.path.read_bytes()
 
     def get(self, record_id: str) -> Record:
         return self.store.get(record_id)
@@ -145,6 +238,35 @@ class Workspace:
         evidence = [read_evidence(self.store, self.get(record_id)) for record_id in record_ids]
         return [compare(evidence[0], other) for other in evidence[1:]]
 
+    def report(self, record_ids: Sequence[str]) -> ReportData:
+        """Everything a report of these records shows, in their order; `show.report` makes a page of it."""
+        from mlmodelscope.provision import Assets
+        from mlmodelscope.reporting import gather
+
+        if not record_ids:
+            raise UsageError("a report needs a record")
+        records = {record.id: record for record in map(self.get, record_ids)}
+        return gather(self.store, list(records.values()), Assets(self.home), self.home / "cache")
+
+    def trace(self, record_id: str) -> Trace:
+        """The spans of a record that was evaluated with a trace level; UsageError if it has none."""
+        from mlmodelscope.evaluation import read_trace
+
+        return read_trace(self.store, self.get(record_id))
+
+    def export_trace(self, record_id: str, form: str = "chrome") -> bytes:
+        """The trace as Chrome's JSON or as Perfetto's own format."""
+        from mlmodelscope.trace.chrome import format_chrome
+        from mlmodelscope.trace.perfetto import format_perfetto
+
+        forms = {"chrome": format_chrome, "perfetto": format_perfetto}
+        if form not in forms:
+            raise UnknownNameError("trace format", form, forms)
+        record = self.get(record_id)
+        software = record.software
+        framework = f" on {software.framework} {software.framework_version}" if software else ""
+        return forms[form](self.trace(record.id), f"{record.model.name} {record.model.version}{framework}")
+
     def reproduce(self, record_id: str) -> tuple[Record, Reproduction | None]:
         """Runs the record's evaluation again from what the record holds; no verdict if either of the two failed."""
         from mlmodelscope.analyse.reproduction import judge
@@ -156,13 +278,132 @@ class Workspace:
             return repeated, None
         return repeated, judge(read_evidence(self.store, original), read_evidence(self.store, repeated))
 
+    def export_record(self, record_id: str, target: Path) -> Record:
+        """Writes one file with everything a stranger needs to check and repeat the record."""
+        from mlmodelscope.exchange import export_record
+
+        return export_record(self.store, record_id, target)
+
+    def import_record(self, source: Path, *, is_trusted: bool = False) -> tuple[Record, bool]:
+        """Takes a stranger's record in after verifying all of it; whether it is new here. See `exchange/records.py`."""
+        from mlmodelscope.exchange import import_record
+
+        return import_record(self.store, source, is_trusted=is_trusted)
+
+    def export_assets(self, names: Sequence[str], target: Path) -> list[BundledAsset]:
+        """Packs the original files of models, data sets and records, fetched where needed, into a tar or a folder."""
+        from mlmodelscope.exchange.assets import collect, wanted_by_manifest, wanted_by_record
+        from mlmodelscope.provision.bundles import write_bundle
+
+        wanted: list[Wanted] = []
+        for name in names:
+            entry = self._named(name)
+            if isinstance(entry, Entry):
+                wanted += wanted_by_manifest(entry.manifest, entry.pinned.base)
+            else:
+                wanted += wanted_by_record(entry)
+        return write_bundle(collect(wanted, self.assets, self._progress), target)
+
+    def import_assets(self, source: Path) -> list[BundledAsset]:
+        """Takes the assets of a bundle (tar or folder) into the cache, all or none."""
+        from mlmodelscope.provision.bundles import import_bundle
+
+        return import_bundle(source, self.assets.cache)
+
+    def storage(self) -> list[StorageItem]:
+        """Everything that takes up space in this home."""
+        from mlmodelscope.exchange.storage import list_storage
+
+        return list_storage(self.home, self.store, self.assets)
+
+    def prune(
+        self,
+        kinds: Sequence[StorageKind] = PRUNED,
+        *,
+        older_than_seconds: float = 86_400.0,
+        max_bytes: int | None = None,
+        also_needed: bool = False,
+        is_dry: bool = False,
+    ) -> list[StorageItem]:
+        """Removes what was not used for that long, longest unused first; see `exchange/storage.py` for the rules."""
+        from mlmodelscope.exchange.storage import prune_storage
+
+        return prune_storage(
+            self.home,
+            self.store,
+            self.assets,
+            kinds=kinds,
+            older_than_seconds=older_than_seconds,
+            max_bytes=max_bytes,
+            also_needed=also_needed,
+            is_dry=is_dry,
+        )
+
+    @property
+    def assets(self) -> Assets:
+        """The cache of assets of this home."""
+        from mlmodelscope.provision import Assets
+
+        return Assets(self.home)
+
+    def _named(self, name: str) -> Record | Entry[ModelManifest] | Entry[DatasetManifest]:
+        """A model, else a data set, else a record; the first error is of what the name looks like."""
+        try:
+            return self.catalogue.model(name)
+        except (UnknownNameError, UsageError) as error:
+            with suppress(UnknownNameError, UsageError):
+                return self.catalogue.dataset(name)
+            with suppress(UnknownNameError):
+                return self.get(name)
+            if isinstance(error, UnknownNameError) and error.fields["kind"] == "model":
+                known = [entry.manifest.name for entry in self.catalogue.models()]
+                known += [entry.manifest.name for entry in self.catalogue.datasets()]
+                raise UnknownNameError("model, data set or record", name, known) from None
+            raise
+
     def _plan_again(self, record: Record) -> EvaluationPlan:
         model = _parse_pinned(record.model.manifest)
         assert isinstance(model, ModelManifest)
         pinned_dataset = record.dataset.manifest if record.dataset else None
         dataset = _parse_pinned(pinned_dataset) if pinned_dataset else None
         assert dataset is None or isinstance(dataset, DatasetManifest)
-        return make_plan(record.request, model, record.model.manifest, dataset, pinned_dataset, read_facts())
+        # an untrusted record keeps its manifests in the sandbox, whatever the request in it says
+        request = record.request.model_copy(update={"is_trusted": record.is_trusted})
+        pinned, is_own = record.model.manifest, record.is_trusted
+        if not record.is_trusted and dataset is not None:
+            known = next((e for e in self.catalogue.datasets() if e.manifest.digest == dataset.digest), None)
+            pinned_dataset, is_own = (known.pinned, True) if known else (pinned_dataset, False)
+        builtin = next((e for e in self.catalogue.models() if e.is_builtin and e.manifest.digest == model.digest), None)
+        files = record.dataset.assets if record.dataset and (record.is_trusted or not is_own) else ()
+        if not record.is_trusted and record.origin != "local":
+            pinned = self._rebased(pinned, record)
+            pinned_dataset = (
+                pinned_dataset if is_own or pinned_dataset is None else self._rebased(pinned_dataset, record)
+            )
+            _refuse_local_inputs(request, len(files))
+        plan = make_plan(
+            request,
+            model,
+            builtin.pinned if builtin and record.origin != "local" else pinned,
+            dataset,
+            pinned_dataset,
+            read_facts(),
+            is_dataset_own=is_own,
+            is_model_builtin=builtin is not None,
+        )
+        if record.origin == "local":
+            return plan
+        # on another machine a path means nothing and a name may mean something else: the digests decide
+        return plan.model_copy(
+            update={
+                "model_digests": () if builtin else tuple(asset.sha256 for asset in record.model.assets),
+                "dataset_digests": tuple(asset.sha256 for asset in files),
+            }
+        )
+
+    def _rebased(self, pinned: PinnedManifest, record: Record) -> PinnedManifest:
+        """A stranger's record must not choose the folder that its relative paths start from."""
+        return pinned.model_copy(update={"base": str(self.home / "imports" / record.id)})
 
     def _context(self) -> Context:
         from mlmodelscope.evaluation import Context
@@ -195,7 +436,7 @@ def frameworks() -> list[InstalledFramework]:
     for name in registry.names():
         predictor = registry.get(name)
         # a predictor without a framework of its own (null) is as old as we are
-        installed = installed_version(predictor) if predictor.packages else ("mlmodelscope", __version__)
+        installed = installed_version(predictor) if predictor.packages else ("mlmodelscope", VERSION)
         found.append(
             InstalledFramework(
                 name=name,
@@ -238,6 +479,20 @@ def _locate(text: str) -> str:
         reason = "is a folder" if file.is_dir() else "is not there"
         raise InputError(f"the input {text} {reason}", hint="give a file or a URL", input=text)
     return f"{Path(location.target).absolute()}!{location.member}"
+
+
+def _refuse_local_inputs(request: EvaluationRequest, known: int) -> None:
+    """The inputs of a stranger's record were files of the stranger's machine: here the same names mean other files.
+
+    The first `known` have digests in the record, and are taken by digest.
+    """
+    for text in request.inputs[known:]:
+        if parse_location(text).kind == "path":
+            raise UsageError(
+                f"the untrusted record names a file of this machine as its input: {text}",
+                hint="evaluate its model on inputs of yours: mlmodelscope evaluate --untrusted MODEL --inputs FILE",
+                input=text,
+            )
 
 
 def _parse_pinned(pinned: PinnedManifest) -> object:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mlmodelscope.core.plugins import predictors
-from mlmodelscope.testing.predictors import LifecycleContract, PredictorCase, PredictorContract
+from mlmodelscope.core.predictor import Profiles
+from mlmodelscope.testing.predictors import LifecycleContract, PredictorCase, PredictorContract, ProfilesContract
 
 # both models compute y = x . w + b and z = max(y, 0); whole numbers, so that every framework gives the same floats
 WEIGHTS = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -113,7 +114,7 @@ class TestNull(LifecycleContract):
         return PredictorCase("", "", "", samples=SAMPLES, expected=[zeros for _ in SAMPLES])
 
 
-class TestOnnxruntime(PredictorContract):
+class TestOnnxruntime(PredictorContract, ProfilesContract):
     framework = "onnxruntime"
 
     @pytest.fixture
@@ -122,13 +123,19 @@ class TestOnnxruntime(PredictorContract):
         return case_from(tmp_path, ".onnx", onnx_model)
 
 
-class TestTflite(PredictorContract):
+class TestTflite(PredictorContract, ProfilesContract):
     framework = "tflite"
 
     @pytest.fixture
     def case(self, tmp_path):
         need("ai_edge_litert", "flatbuffers")
         return case_from(tmp_path, ".tflite", tflite_model)
+
+
+def test_every_predictor_that_profiles_keeps_that_contract_too():
+    classes = [value for value in globals().values() if isinstance(value, type) and hasattr(value, "framework")]
+    covered = {cls.framework for cls in classes if issubclass(cls, ProfilesContract)}
+    assert {name for name in predictors().names() if issubclass(predictors().get(name), Profiles)} == covered
 
 
 def test_every_registered_predictor_has_a_case():

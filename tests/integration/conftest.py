@@ -151,7 +151,7 @@ class Lab:
             capture_output=True,
             cwd=cwd or self.root,
             env=self.environment(**variables),
-            timeout=120,
+            timeout=600,
         )
         out, err = done.stdout.decode(), done.stderr.decode()
         assert "Traceback" not in err + out, err
@@ -159,11 +159,12 @@ class Lab:
 
     def processes(self) -> list[int]:
         """Every living process that was started for this home: commands, workers, guardians and their children."""
-        mark = f"MLMODELSCOPE_HOME={self.home}".encode()
+        # commands and workers have it as MLMODELSCOPE_HOME, workers in the sandbox below it as HOME
+        mark = f"HOME={self.home}".encode()
         found = []
         for entry in Path("/proc").iterdir():
             try:
-                if entry.name.isdecimal() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                if entry.name.isdecimal() and mark in (entry / "environ").read_bytes():
                     found.append(int(entry.name))
             except OSError:  # it ended, or is not ours
                 continue
@@ -173,7 +174,7 @@ class Lab:
         _wait_for(lambda: not self.processes(), "no process of this home")
 
 
-def _wait_for(condition: Callable[[], object], what: str, seconds: float = 30) -> None:
+def _wait_for(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for: {what}"
@@ -182,7 +183,7 @@ def _wait_for(condition: Callable[[], object], what: str, seconds: float = 30) -
 
 @pytest.fixture
 def wait_for() -> Callable[..., None]:
-    """Sleeps until a condition holds; fails after half a minute."""
+    """Sleeps until a condition holds; fails after two minutes."""
     return _wait_for
 
 
@@ -218,10 +219,16 @@ def fixed_batch_onnx() -> bytes:
     return make_colours(1)
 
 
+@pytest.fixture(scope="session")
+def make_lab(colours_onnx: bytes) -> Callable[[Path], Lab]:
+    """A lab in a folder that several tests share."""
+    return lambda root: Lab(root, colours_onnx)
+
+
 @pytest.fixture
-def lab(tmp_path: Path, colours_onnx: bytes) -> Iterator[Lab]:
+def lab(tmp_path: Path, make_lab: Callable[[Path], Lab]) -> Iterator[Lab]:
     """After every test, whatever it did: no process of this home is left, and no run folder."""
-    lab = Lab(tmp_path, colours_onnx)
+    lab = make_lab(tmp_path)
     yield lab
     lab.wait_until_all_gone()
     assert list(lab.home.glob("runs/*")) == []

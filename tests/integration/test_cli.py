@@ -1,13 +1,18 @@
-"""The command line as a program: exit codes, what goes to which stream, JSON, pipes, and mistakes without tracebacks."""
+"""The command line as a program: exit codes, what goes to which stream, JSON, pipes, mistakes without tracebacks."""
 
+import io
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from mlmodelscope.cli.main import main
 
 QUICK = ("--launches", "1", "--duration", "0", "--queries", "2", "--warmup", "1")
 
@@ -26,6 +31,24 @@ def files(lab):
     lab.write("deep.yml", "a: " + "[" * 5000)
     lab.write("notes.txt", "no manifest, no picture\n")
     return lab
+
+
+@pytest.fixture
+def main_inside(files, monkeypatch, capsys):
+    """The program's main function in this process, for many quick command lines: what it does not catch, fails."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["mlmodelscope", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return (left.value.code, *capsys.readouterr())
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.chdir(files.root)
+    monkeypatch.setenv("MLMODELSCOPE_HOME", str(files.home))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    yield run
+    signal.signal(signal.SIGTERM, before)
 
 
 class TestExitCodes:
@@ -162,13 +185,13 @@ class TestMistakes:
     """No mistake gives a traceback (`run` looks for one); all say what is wrong on standard error."""
 
     @pytest.mark.parametrize("line", MISTAKES)
-    def test_has_its_code_and_a_message(self, files, line):
+    def test_has_its_code_and_a_message(self, files, main_inside, line):
         code, _, words = line.partition(" ")
-        done = files.run(*shlex.split(words), "--json")
-        assert done.code == 2
-        assert done.json["error"]["code"] == code
-        assert done.json["error"]["message"]
-        assert done.err.strip()
+        exit_code, out, err = main_inside(*shlex.split(words), "--json")
+        assert exit_code == 2
+        assert json.loads(out)["error"]["code"] == code
+        assert json.loads(out)["error"]["message"]
+        assert err.strip()
         assert files.records() == []
 
     def test_without_json_nothing_is_on_standard_output(self, files):
@@ -222,32 +245,37 @@ class TestJson:
         assert (checked["valid"], wrong["valid"]) == (True, False)
         assert wrong["problems"][0]["line"]
 
-    def test_lists_and_manifests_too(self, files):
-        assert {item["name"] for item in files.run("models", "list", "--json").json} >= {"ResNet50", "MobileNet-v1"}
-        assert {item["name"] for item in files.run("datasets", "list", "--json").json} >= {"imagenet-photos"}
-        assert {item["name"] for item in files.run("frameworks", "list", "--json").json} >= {"null", "onnxruntime"}
-        assert files.run("models", "show", "colours.yml", "--json").json["manifest"]["name"] == "colours"
-        assert files.run("models", "add", "colours.yml", "--json").json == {"added": "colours@1.0.0"}
-        assert files.run("models", "remove", "colours", "--json").json == {"removed": ["colours@1.0.0"]}
+    def test_lists_and_manifests_too(self, main_inside):
+        def read(words: str) -> Any:
+            code, out, _ = main_inside(*words.split(), "--json")
+            assert code == 0
+            return json.loads(out)
+
+        assert {item["name"] for item in read("models list")} >= {"ResNet50", "MobileNet-v1"}
+        assert {item["name"] for item in read("datasets list")} >= {"imagenet-photos"}
+        assert {item["name"] for item in read("frameworks list")} >= {"null", "onnxruntime"}
+        assert read("models show colours.yml")["manifest"]["name"] == "colours"
+        assert read("models add colours.yml") == {"added": "colours@1.0.0"}
+        assert read("models remove colours") == {"removed": ["colours@1.0.0"]}
 
 
 class TestPipes:
     def test_a_reader_that_leaves_early_hears_no_complaint(self, files):
         process = files.start("models", "list", "--json", cwd=files.root)
         process.stdout.close()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
         assert (process.returncode, err) == (0, "")
 
     def test_head(self, files):
         command = "mlmodelscope models list --json | head -1"
         environment = files.environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-        done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, timeout=120)
         assert (done.stdout, done.stderr) == ("[\n", "")
 
     def test_an_evaluation_is_stored_though_nobody_reads(self, files):
         process = files.start("evaluate", "colours.yml", "-d", "photos.yml", *QUICK, cwd=files.root)
         process.stdout.close()
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
         assert [record.status for record in files.records()] == ["succeeded"]
 
     def test_predict_reads_standard_input(self, files):
@@ -295,14 +323,14 @@ class TestFolders:
 
 
 class TestHistory:
-    def test_filters(self, files):
+    def test_filters(self, files, main_inside):
         for model, dataset in (("colours.yml", "photos.yml"), ("evil.yml", "noise.yml")):
             files.run("evaluate", model, "-d", dataset, *QUICK)
 
         def names(*options: str) -> list[str]:
-            done = files.run("history", "--json", *options)
-            assert done.code == 0
-            return [row["model"] for row in done.json["rows"]]
+            code, out, _ = main_inside("history", "--json", *options)
+            assert code == 0
+            return [row["model"] for row in json.loads(out)["rows"]]
 
         assert names() == ["evil", "colours"]
         assert names("--model", "colours@>=1 <2") == ["colours"]

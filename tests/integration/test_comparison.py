@@ -20,7 +20,7 @@ class TestComparison:
         right = lab.evaluate(lab.model("swapped", color_layout="BGR"), dataset=photos)
         found = self.compare(lab, left, right)
         assert (found.kind, found.groups) == ("fair", (FactorGroup.PIPELINE,))
-        assert [difference.fact for difference in found.differences] == ["step 1"]
+        assert [difference.fact.split()[:2] for difference in found.differences] == [["step", "1"]]
         assert (found.common_samples, found.flipped) == (6, 5)
         assert right.accuracy.top1.value == pytest.approx(1 / 6)
 
@@ -91,7 +91,7 @@ class TestReproduction:
     def test_says_so_when_answers_change(self, lab):
         model, photos = lab.model(), lab.photos()
         original = lab.evaluate(model, dataset=photos)
-        lab.photos(colours={name: (0, 0, 255) for name in ("0-red/bright.png", "0-red/dark.png")})
+        lab.photos(colours=dict.fromkeys(("0-red/bright.png", "0-red/dark.png"), (0, 0, 255)))
         with lab.workspace() as workspace:
             _, reproduction = workspace.reproduce(original.id)
         assert reproduction.accuracy != "same answers"

@@ -18,6 +18,7 @@ from mlmodelscope.core.errors import StatisticError
 from mlmodelscope.core.estimate import Estimate
 from mlmodelscope.core.factors import Difference, FactorGroup
 from mlmodelscope.core.record import Record
+from mlmodelscope.core.request import Offline
 from mlmodelscope.core.value import digest_of
 
 __all__ = ["SIGNIFICANCE", "Comparison", "Evidence", "compare", "differences", "factors"]
@@ -211,6 +212,7 @@ def _framework(record: Record) -> dict[str, Any]:
         "input layers": [layer["name"] for layer in used.inputs] if used else None,
         "output layers": [layer["name"] for layer in used.outputs] if used else None,
         "environment": environment.kind,
+        "sandboxed": environment.is_sandboxed,
         "environment_digest": environment.digest or ("none" if environment.kind == "local" else None),
         **{f"package {name}": v for name, v in software.packages.items() if name not in elsewhere},
         "converter": "+".join(asset.converter_digest or "none" for asset in files),
@@ -236,6 +238,7 @@ def _execution(record: Record) -> dict[str, Any]:
         "optimization": execution.optimization,
         "device": execution.device,
         "options": record.request.options,
+        **({"workers": record.scenario.workers} if isinstance(record.scenario, Offline) else {}),
         **{f"variable {name}": value for name, value in variables.items() if _sets_threads(name)},
     }
 
@@ -252,10 +255,10 @@ def _system(record: Record) -> dict[str, Any]:
 
 def _scenario(record: Record) -> dict[str, Any]:
     facts = record.scenario.model_dump(mode="json")
-    facts.pop("batch_size", None)
+    for name in ("batch_size", "workers"):
+        facts.pop(name, None)
     facts["scenario"] = facts.pop("type")
     facts["seed"] = record.seed
     facts["measure"] = record.request.measure
     facts["mlmodelscope"] = record.software.mlmodelscope if record.software else None
-    facts["trace_level"] = int(record.request.trace_level)
     return facts

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
     Stamps = NDArray[np.int64]
 
-__all__ = ["PARTS", "PERCENTILES", "latencies", "summarise"]
+__all__ = ["OFFLINE_PARTS", "PARTS", "PERCENTILES", "latencies", "summarise", "summarise_offline"]
 
 # no p50: the median over launches is the headline, and a second number for "the middle" would only confuse
 PERCENTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 PARTS = ("decode", "transform", "predict", "postprocess")
+# of the whole query, in the predicting thread; together they are its whole time
+OFFLINE_PARTS = ("waiting for samples", "predict", "postprocess", "batching")
 
 
 def latencies(stamps: Stamps) -> list[float]:
@@ -46,6 +48,7 @@ def summarise(stamps: Sequence[Stamps], launches: Sequence[LaunchFacts], batch_s
     first = [float(item.first_inference_ns) for item in launches if item.first_inference_ns is not None]
     memory = [float(item.peak_memory_bytes) for item in launches if item.peak_memory_bytes is not None]
     return Performance(
+        clock=launches[0].clock,
         latency_median_ns=median_over_launches(per_launch),
         latency_trimmed_mean_ns=trimmed_mean_over_launches(per_launch),
         latency_mean_ns=_counted(mean_of([sum(values) / len(values) for values in per_launch]), per_launch),
@@ -58,6 +61,23 @@ def summarise(stamps: Sequence[Stamps], launches: Sequence[LaunchFacts], batch_s
         load_ns=mean_of([float(item.load_ns) for item in launches]),
         first_inference_ns=mean_of(first) if first else None,
         memory_bytes=mean_of(memory) if memory else None,
+    )
+
+
+def summarise_offline(stamps: Sequence[Stamps], work: Sequence[Stamps], launches: Sequence[LaunchFacts]) -> Performance:
+    """Numbers over launches of one query each. `work`: decode and transform of each sample in its thread, in ns.
+
+    The parts of the query are those of the predicting thread; decode and transform are medians of one sample, and run
+    beside them.
+    """
+    ends = [table[:, [0, -1]] for table in stamps]
+    parts = {
+        f"{name} (a sample)": median_over_launches([[float(v) for v in table[:, i]] for table in work])
+        for i, name in enumerate(PARTS[:2])
+    }
+    return summarise(ends, launches, launches[0].samples).model_copy(
+        # one query per launch: a percentile of these would only repeat the slowest
+        update={"parts_ns": parts | _spans(stamps, OFFLINE_PARTS), "percentiles_ns": {}, "refused": {}}
     )
 
 
@@ -78,7 +98,11 @@ def _parts(stamps: Sequence[Stamps]) -> dict[str, Estimate]:
     """The median of each part of a pipeline query; medians of parts need not add up to the median of the whole."""
     if stamps[0].shape[1] != len(PARTS) + 1:
         return {}
+    return _spans(stamps, PARTS)
+
+
+def _spans(stamps: Sequence[Stamps], names: Sequence[str]) -> dict[str, Estimate]:
     return {
         name: median_over_launches([[float(v) for v in table[:, i + 1] - table[:, i]] for table in stamps])
-        for i, name in enumerate(PARTS)
+        for i, name in enumerate(names)
     }

@@ -22,6 +22,7 @@ _WORDS = {
     "prepare": "preparing samples",
     "warmup": "warming up",
     "measure": "measuring",
+    "trace": "tracing",
     "accuracy": "running every sample",
     "unload": "unloading",
     "store": "storing",
@@ -80,7 +81,7 @@ class _Lines:
         return
 
     def on_event(self, event: EvaluationEvent) -> None:
-        if event.stage in ("measure", "accuracy", "provision", "load"):
+        if event.stage in ("measure", "trace", "accuracy", "provision", "load"):
             self._say(_describe(event))
 
     def _say(self, text: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from mlmodelscope import __version__
 from mlmodelscope.core.errors import Interrupted, MLModelScopeError, UsageError
+from mlmodelscope.core.release import VERSION
 
 __all__ = ["COMMANDS", "cli", "main"]
 
@@ -22,10 +22,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "history": ("history", "List stored evaluations."),
     "show": ("show", "Show one stored evaluation."),
     "compare": ("compare", "Compare evaluations and say whether that is fair."),
+    "check": ("check", "Check an evaluation against a baseline, for pipelines."),
+    "run": ("run", "Run a suite of evaluations; take it up again where it stopped."),
+    "report": ("report", "Write a report of evaluations: a page, Markdown or CSV."),
     "reproduce": ("reproduce", "Run a stored evaluation again and judge the difference."),
+    "trace": ("trace", "Show and export where the time of an evaluation went."),
     "models": ("models", "List, show, add and remove models."),
     "datasets": ("datasets", "List, show, add and remove data sets."),
     "frameworks": ("frameworks", "List the frameworks that can run models here."),
+    "record": ("record", "Give a stored evaluation to others, or take theirs in."),
+    "assets": ("assets", "List, pack, take in and mirror the files of models and data sets."),
+    "storage": ("storage", "Show what takes up space, and free what nobody needs."),
+    "doctor": ("doctor", "Say what this machine is, how quiet it is, and what works on it."),
+    "init": ("init", "Write the skeleton of a manifest from a model file."),
     "validate": ("validate", "Check manifests and print every problem."),
 }
 
@@ -69,7 +78,7 @@ class _LazyGroup(click.Group):
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="mlmodelscope")
+@click.version_option(VERSION, prog_name="mlmodelscope")
 def cli() -> None:
     """Evaluate and benchmark machine-learning models repeatably and fairly.
 

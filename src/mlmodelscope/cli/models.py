@@ -58,5 +58,7 @@ def _accuracy(attributes: dict[str, Any]) -> str:
     measured = attributes.get("measured")
     if not isinstance(measured, dict):
         return "-"
+    if "map" in measured:
+        return f"mAP {measured['map']} on {measured.get('dataset')}, n={measured.get('n')}"
     top5 = f"/{measured['top5']}" if "top5" in measured else ""
     return f"{measured.get('top1')}{top5} % on {measured.get('dataset')}, n={measured.get('n')}"

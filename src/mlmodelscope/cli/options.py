@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from mlmodelscope.library import Workspace
 
-__all__ = ["MOST_THREADS", "as_json", "echo_json", "open_workspace", "plain"]
+__all__ = ["MOST_THREADS", "as_json", "echo_json", "open_workspace", "plain", "untrusted"]
 
 # above every machine there is; frameworks start as many threads as they are told to, and a slip of the finger must not
 # fill the process table
@@ -25,6 +25,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def as_json(function: F) -> F:
     return click.option("--json", "is_json", is_flag=True, help="Print JSON instead of text.")(function)
+
+
+def untrusted(function: F) -> F:
+    """`is_untrusted`: the manifest is a stranger's."""
+    text = "Run the manifest as a stranger's: its worker in a sandbox without network, or not at all."
+    return click.option("--untrusted", "is_untrusted", is_flag=True, help=text)(function)
 
 
 def plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mlmodelscope.core.value import Frozen
 
-__all__ = ["Answer", "ClassScore", "Classes", "Custom", "Prediction", "RawTensors", "TensorFacts"]
+__all__ = ["Answer", "Box", "Boxes", "ClassScore", "Classes", "Custom", "Prediction", "RawTensors", "TensorFacts"]
 
 
 class ClassScore(Frozen):
@@ -24,6 +24,30 @@ class Classes(Frozen):
 
     type: Literal["classes"] = "classes"
     classes: tuple[ClassScore, ...]
+
+
+class Box(Frozen):
+    """One object that was found: its class, its score, and its box in pixels of the original image.
+
+    Pixels have an extent: the box of a whole image of 640 x 480 is (0, 0, 640, 480).
+    """
+
+    index: int
+    label: str | None
+    score: float
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+class Boxes(Frozen):
+    """What was found in an image of `height` x `width` pixels, from the highest score to the lowest."""
+
+    type: Literal["boxes"] = "boxes"
+    height: int
+    width: int
+    boxes: tuple[Box, ...]
 
 
 class TensorFacts(Frozen):
@@ -52,7 +76,7 @@ class Custom(Frozen):
     value: Any
 
 
-Answer = Annotated[Classes | RawTensors | Custom, Field(discriminator="type")]
+Answer = Annotated[Classes | Boxes | RawTensors | Custom, Field(discriminator="type")]
 
 
 class Prediction(Frozen):

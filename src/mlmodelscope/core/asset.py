@@ -204,6 +204,12 @@ class Asset(Frozen):
                 raise ValueError(f"{public_location(text)}: {error}") from None
         return texts
 
+    def pinned(self, sha256: str) -> Asset:
+        """The same asset with this SHA-256 for its checksum, unless it has one of its own."""
+        own = self.checksum or Checksum()
+        checksum = own if own.sha256 is not None else Checksum(sha256=sha256, md5=own.md5)
+        return self.model_copy(update={"checksum": checksum})
+
 
 class FetchedAsset(Frozen):
     """An asset on this machine. `path` is the file or folder to use: the converted file where the asset asks for one.

@@ -22,6 +22,8 @@
     |   |-- EnvironmentMissingError  environment_missing  a package or program that is needed is not installed
     |   |-- TimeLimitError        time_limit          a sample or a run took longer than allowed
     |   |-- MemoryLimitError      memory_limit        the worker grew beyond its memory limit
+    |   |-- ProcessLimitError     process_limit       an untrusted worker started too many processes and threads
+    |   |-- SandboxError          sandbox_unavailable  untrusted code cannot be run here, because no sandbox can be had
     |   `-- WorkerCrashError      worker_crashed      the worker died (signal, exit, out of memory)
     `-- PluginError               a plug-in broke its contract or failed    exit 4
         |-- PredictorError        predictor_failed    a framework refused the model or the call
@@ -58,8 +60,10 @@ __all__ = [
     "ModelFormatError",
     "PluginError",
     "PredictorError",
+    "ProcessLimitError",
     "RegistryError",
     "SampleError",
+    "SandboxError",
     "ShapeError",
     "StatisticError",
     "StepError",
@@ -199,6 +203,14 @@ class TimeLimitError(HostError):
 
 class MemoryLimitError(HostError):
     code = "memory_limit"
+
+
+class ProcessLimitError(HostError):
+    code = "process_limit"
+
+
+class SandboxError(HostError):
+    code = "sandbox_unavailable"
 
 
 class WorkerCrashError(HostError):

@@ -8,7 +8,7 @@ import threading
 import time
 from datetime import UTC, datetime
 
-__all__ = ["ID_LENGTH", "id_floor", "id_time", "is_id", "new_id"]
+__all__ = ["ID_LENGTH", "id_floor", "id_hex", "id_time", "is_id", "new_id"]
 
 # Crockford's digits: no i, l, o, u, so that an id can be read aloud and typed; in ASCII order, so that text order is
 # the order of the numbers.
@@ -42,13 +42,13 @@ def is_id(text: str) -> bool:
 
 def id_time(record_id: str) -> datetime:
     """The moment an id was made, in UTC, to the millisecond."""
-    if not is_id(record_id):
-        raise ValueError(f"{record_id!r} is not a record id")
-    number = 0
-    for digit in record_id:
-        number = number << 5 | _DIGITS.index(digit)
-    milliseconds = number >> _RANDOM_BITS
+    milliseconds = _parse(record_id) >> _RANDOM_BITS
     return datetime.fromtimestamp(milliseconds // 1000, UTC).replace(microsecond=milliseconds % 1000 * 1000)
+
+
+def id_hex(record_id: str) -> str:
+    """The same number as 32 hexadecimal digits: the form of a trace id."""
+    return f"{_parse(record_id):032x}"
 
 
 def id_floor(moment: datetime) -> str:
@@ -57,6 +57,15 @@ def id_floor(moment: datetime) -> str:
     # whole milliseconds, rounded up: an id made in the millisecond that `moment` lies in was made before it
     milliseconds = -(-(since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds) // 1000)
     return _format(max(0, milliseconds) << _RANDOM_BITS)
+
+
+def _parse(record_id: str) -> int:
+    if not is_id(record_id):
+        raise ValueError(f"{record_id!r} is not a record id")
+    number = 0
+    for digit in record_id:
+        number = number << 5 | _DIGITS.index(digit)
+    return number
 
 
 def _format(number: int) -> str:

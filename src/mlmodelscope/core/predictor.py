@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_ch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Predictor", "Profiles", "Tensors"]
+__all__ = ["Predictor", "Profiles", "Simulates", "Tensors"]
 
 Tensors: TypeAlias = "list[NDArray[Any]]"
 
@@ -45,8 +45,28 @@ class Predictor(Protocol):
 
 @runtime_checkable
 class Profiles(Protocol):
-    """A predictor that can also say how long each layer took."""
+    """A predictor that can also say how long each layer took. Calls of `predict` between the two are profiled."""
 
-    def profile(self, inputs: Tensors) -> Sequence[Mapping[str, Any]]:
-        """One row per layer of one run, in the order of execution; durations in nanoseconds."""
+    def start_profile(self, folder: str) -> None:
+        """From now on calls of `predict` are profiled, and may be slower. `folder` is for files needed meanwhile."""
+        ...
+
+    def stop_profile(self) -> Sequence[Sequence[Mapping[str, Any]] | None]:
+        """For each call of `predict` since the start its layers in the order of execution; None where some are missing.
+
+        A layer is plain JSON: `name` (as executed), `start_ns` and `duration_ns` (of the clock of the latencies), and
+        where known `operator`, `nodes` (the names of the model's own nodes behind it), `provider`, `inputs` and
+        `outputs` (lists of {"element_type", "shape"}), `parameter_bytes`, `input_bytes`, `output_bytes`. Afterwards
+        `predict` is as fast as before the start.
+        """
+        ...
+
+
+@runtime_checkable
+class Simulates(Protocol):
+    """A predictor with a clock of its own, such as a simulator of a device. Latencies and spans are then of that clock,
+    labelled `simulated`, and never compared with measured time."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds of simulated time; it goes on only inside `predict`, and never back."""
         ...

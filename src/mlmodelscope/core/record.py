@@ -40,9 +40,11 @@ __all__ = [
 RECORD_FORMAT = 1
 
 AssetRole = Literal["graph", "weights", "labels", "data"]
-Stage = Literal["resolve", "provision", "start", "load", "prepare", "warmup", "measure", "accuracy", "unload", "store"]
+Stage = Literal[
+    "resolve", "provision", "start", "load", "prepare", "warmup", "measure", "trace", "accuracy", "unload", "store",
+]  # fmt: skip
 STAGES: tuple[Stage, ...] = (
-    "resolve", "provision", "start", "load", "prepare", "warmup", "measure", "accuracy", "unload", "store",
+    "resolve", "provision", "start", "load", "prepare", "warmup", "measure", "trace", "accuracy", "unload", "store",
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "EvaluationRequest",
     "Limits",
     "Measure",
+    "Offline",
     "PinnedManifest",
     "ResolvedFramework",
     "Scenario",
@@ -28,10 +29,13 @@ Timed = Literal["pipeline", "inference"]
 Measure = Literal["performance", "accuracy", "both"]
 
 SECOND_NS = 1_000_000_000
+# a trace shows what a query is made of; ten show that, and a profile of very many would fill the disk
+MOST_TRACE_QUERIES = 10_000
 
 
 class _Load(Frozen):
-    """What every scenario has. Measured time and count are minima, both must be met, and are split over launches."""
+    """What every stream of queries has. Measured time and count are minima, both must be met, and are split over
+    launches."""
 
     timed: Timed = "pipeline"
     min_duration_ns: NonNegativeInt = 10 * SECOND_NS
@@ -58,7 +62,22 @@ class Batched(_Load):
     batch_size: PositiveInt
 
 
-Scenario = Annotated[SingleStream | Batched, Field(discriminator="type")]
+class Offline(Frozen):
+    """One query of all samples per launch, pre-processing included. Final number: samples per second.
+
+    Timed: the first decode to the last answer. `workers` threads prepare samples (None: one per usable processor) while
+    batches of `batch_size` are predicted; the answers come in the order of the samples.
+    """
+
+    type: Literal["offline"] = "offline"
+    timed: Literal["pipeline"] = "pipeline"
+    warmup_queries: NonNegativeInt = 3
+    launches: PositiveInt = 5
+    batch_size: PositiveInt = 1
+    workers: PositiveInt | None = None
+
+
+Scenario = Annotated[SingleStream | Batched | Offline, Field(discriminator="type")]
 
 
 class Limits(Frozen):
@@ -74,7 +93,8 @@ class EvaluationRequest(Frozen):
 
     `models` are names, `name@constraint` or paths of manifests; `framework` is `name@constraint`; `system` is a list of
     requirements (`memory>=8GB, arch=amd64`). `inputs` are files to run instead of a data set. `samples` limits the data
-    set to that many, chosen by `seed`; None: all.
+    set to that many, chosen by `seed`; None: all. `is_trusted` False: the manifests are a stranger's, and the worker
+    runs in the sandbox or not at all.
     """
 
     models: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -88,10 +108,12 @@ class EvaluationRequest(Frozen):
     threads: PositiveInt | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     trace_level: TraceLevel = TraceLevel.NONE
+    trace_queries: Annotated[int, Field(ge=1, le=MOST_TRACE_QUERIES)] = 10
     on: Literal["one", "all"] = "one"
     reuse: bool = False
     seed: int = 0
     limits: Limits = Limits()
+    is_trusted: bool = True
 
     @model_validator(mode="after")
     def _one_source_of_samples(self) -> EvaluationRequest:
@@ -120,15 +142,22 @@ class ResolvedFramework(Frozen):
 
 
 class Environment(Frozen):
-    """Where the framework lives: this interpreter, a venv of its own, or a container."""
+    """Where the framework lives: this interpreter, a venv of its own, or a container; in the sandbox or not."""
 
     kind: Literal["local", "venv", "container"] = "local"
     digest: str | None = None
     image: str | None = None
+    is_sandboxed: bool = False
 
 
 class EvaluationPlan(Frozen):
-    """One model on one framework under one scenario with everything pinned; `evaluate` carries it out."""
+    """One model on one framework under one scenario with everything pinned; `evaluate` carries it out.
+
+    An untrusted manifest may name files below its own folder only. `is_dataset_trusted`: the data set is the user's own
+    choice or of the zoo, even where the model is a stranger's; `is_model_builtin`: the model's manifest is of the zoo.
+    Where a stranger's record is repeated, `model_digests` and `dataset_digests` are the SHA-256 of their assets (or of
+    the inputs) as the record has them.
+    """
 
     request: EvaluationRequest
     model: ModelManifest
@@ -140,3 +169,7 @@ class EvaluationPlan(Frozen):
     scenario: Scenario
     threads: PositiveInt
     is_trusted: bool = True
+    is_dataset_trusted: bool = True
+    is_model_builtin: bool = False
+    model_digests: tuple[str, ...] = ()
+    dataset_digests: tuple[str, ...] = ()

@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlmodelscope.core.errors import UsageError
+from mlmodelscope.core.variables import recorded_variables
 
-__all__ = ["child_environment", "home", "pip_variables", "worker_environment"]
+__all__ = [
+    "child_environment",
+    "home",
+    "mirrors",
+    "pip_variables",
+    "private_folders",
+    "sandbox_environment",
+    "worker_environment",
+]
 
 # every BLAS and OpenMP that numpy, OpenCV or a framework may bring along
 _THREAD_VARIABLES = (
@@ -32,6 +41,11 @@ def home(environment: Mapping[str, str] | None = None) -> Path:
         ) from None
 
 
+def mirrors() -> list[str]:
+    """`MLMODELSCOPE_MIRRORS`: folders and web addresses that hold assets by digest, with commas between them."""
+    return [place.strip() for place in os.environ.get("MLMODELSCOPE_MIRRORS", "").split(",") if place.strip()]
+
+
 def pip_variables() -> dict[str, str]:
     """pip's options given as `PIP_*` variables, by their option name: `PIP_INDEX_URL` -> `index-url`."""
     return {name[4:].lower().replace("_", "-"): value for name, value in os.environ.items() if name.startswith("PIP_")}
@@ -52,13 +66,44 @@ def worker_environment(home: Path, threads: int, framework: Mapping[str, str]) -
     """
     own_home = home / "worker-home"
     own_home.mkdir(parents=True, exist_ok=True)
-    package_root = str(Path(__file__).resolve().parents[2])
-    paths = [package_root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         **os.environ,
         **dict.fromkeys(_THREAD_VARIABLES, str(threads)),
         **framework,
         "HOME": str(own_home),
         "MLMODELSCOPE_HOME": str(home),
-        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONPATH": _python_path(),
     }
+
+
+def sandbox_environment(threads: int, framework: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """The whole environment of a worker in the sandbox: what a record may keep, and nothing else of this process's.
+
+    LD_PRELOAD names a file that is not there. PATH names the system's folders, because no others are.
+    """
+    kept = {name: value for name, value in recorded_variables(os.environ).items() if name != "LD_PRELOAD"}
+    return {
+        **kept,
+        **dict.fromkeys(_THREAD_VARIABLES, str(threads)),
+        **framework,
+        "HOME": str(scratch),
+        "LOGNAME": "nobody",
+        "PATH": os.defpath,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": _python_path(),
+        "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
+        "USER": "nobody",
+    }
+
+
+def private_folders(home: Path) -> list[Path]:
+    """Folders that untrusted code must never see as a whole: the user's, and `home`, which holds the history."""
+    try:
+        return [Path("~").expanduser(), home]
+    except RuntimeError:  # a user without a folder has nothing there to hide
+        return [home]
+
+
+def _python_path() -> str:
+    package_root = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join([package_root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from pydantic import Field
 
 from mlmodelscope.core.value import Frozen
 
-__all__ = ["Clock", "Span", "TraceLevel"]
+__all__ = ["Clock", "Span", "Trace", "TraceLevel"]
 
 Clock = Literal["monotonic", "simulated"]
 
@@ -39,3 +40,19 @@ class Span(Frozen):
     start_ns: int
     end_ns: int
     attributes: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The spans of one launch, parents before their children; `span_id` is the place in `spans`.
+
+    `started_at` (UTC, ISO 8601) is the wall-clock time of `anchor_ns` of the monotonic clock: the anchor of the run.
+    `level` is the deepest level that was recorded, `left_out` the number of spans that the limit of the file cost.
+    """
+
+    trace_id: str
+    level: TraceLevel
+    started_at: str
+    anchor_ns: int
+    spans: tuple[Span, ...]
+    left_out: int = 0

@@ -22,15 +22,20 @@ __all__ = [
     "Argsort",
     "AspectMode",
     "Batch",
+    "BoxArrangement",
+    "BoxCoordinates",
+    "BoxFormat",
     "Cast",
     "Color",
     "ColorLayout",
     "Crop",
     "DataLayout",
     "Decode",
+    "DecodeBoxes",
     "ElementType",
     "Layout",
     "Mean",
+    "Nms",
     "Normalize",
     "Pad",
     "Rescale",
@@ -39,6 +44,7 @@ __all__ = [
     "Slice",
     "Softmax",
     "Step",
+    "Threshold",
     "TopK",
 ]
 
@@ -47,6 +53,9 @@ ColorLayout = Literal["RGB", "BGR", "GRAY"]
 DataLayout = Literal["HWC", "CHW"]
 ResizeMethod = Literal["nearest", "bilinear", "bicubic", "area", "lanczos"]
 AspectMode = Literal["cover", "fit", "letterbox", "squash"]
+BoxFormat = Literal["yxyx", "xyxy", "xywh", "cxcywh"]
+BoxCoordinates = Literal["normalized", "pixels"]
+BoxArrangement = Literal["separate", "per_class", "objectness", "score_class"]
 Channels = float | Annotated[tuple[float, ...], Field(min_length=1, max_length=4)]
 Size = tuple[PositiveInt, PositiveInt]
 
@@ -201,6 +210,37 @@ class TopK(Frozen):
     labels: Asset | None = None
 
 
+class DecodeBoxes(Frozen):
+    """Four numbers per box to boxes of the original image, with class and score from where `arrangement` says.
+
+    `separate`: from the outputs of type `probability`, `class` and `count` beside this one. Otherwise each row of this
+    output holds them behind its box: `per_class` (a score per class), `objectness` (the same behind a factor),
+    `score_class` (one score, one class). `transposed`: rows and columns have changed places.
+    """
+
+    step: Literal["boxes"] = "boxes"
+    format: BoxFormat = "yxyx"
+    coordinates: BoxCoordinates = "normalized"
+    arrangement: BoxArrangement = "separate"
+    transposed: bool = False
+
+
+class Threshold(Frozen):
+    """Keep boxes whose score is at least `score`."""
+
+    step: Literal["threshold"] = "threshold"
+    score: Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Nms(Frozen):
+    """Keep the best of boxes that overlap by more than `iou`, at most `max_boxes`; `class_aware`: within each class."""
+
+    step: Literal["nms"] = "nms"
+    iou: Annotated[float, Field(ge=0, le=1)] = 0.5
+    class_aware: bool = True
+    max_boxes: PositiveInt | None = None
+
+
 def _refuse_zero(value: Channels) -> None:
     if 0 in (value if isinstance(value, tuple) else (value,)):
         raise ValueError("division by zero: rescale must not be 0")
@@ -221,19 +261,25 @@ Step = Annotated[
     | Softmax
     | Slice
     | Argsort
-    | TopK,
+    | TopK
+    | DecodeBoxes
+    | Threshold
+    | Nms,
     Field(discriminator="step"),
 ]
 
 STEPS: dict[str, type[Frozen]] = {cls.model_fields["step"].default: cls for cls in get_args(get_args(Step)[0])}
 INPUT_STEPS = ("decode", "crop", "resize", "pad", "mean", "rescale", "normalize", "cast", "color", "layout", "batch")
-OUTPUT_STEPS = ("softmax", "slice", "argsort", "topk", "cast", "mean", "rescale", "normalize")
+OUTPUT_STEPS = (
+    "softmax", "slice", "argsort", "topk", "boxes", "threshold", "nms", "cast", "mean", "rescale", "normalize",
+)  # fmt: skip
 SHORT_FORMS: dict[str, str] = {
     "cast": "element_type",
     "color": "to",
     "layout": "to",
     "mean": "value",
     "rescale": "value",
+    "threshold": "score",
     "topk": "k",
     "pad": "size",
 }

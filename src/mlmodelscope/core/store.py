@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import AwareDatetime, NonNegativeInt, model_validator
 
 from mlmodelscope.core.errors import ConstraintError
 from mlmodelscope.core.record import Artifact, Record
+from mlmodelscope.core.storage import StorageItem
 from mlmodelscope.core.value import Frozen
 
-__all__ = ["HistoryPage", "HistoryQuery", "HistoryRow", "OpenStore", "Store", "parse_moment"]
+__all__ = ["HistoryPage", "HistoryQuery", "HistoryRow", "OpenStore", "Store", "Upkeep", "parse_moment"]
 
 Status = Literal["succeeded", "failed"]
 
@@ -122,6 +123,27 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Lets go of files and connections. The store is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class Upkeep(Protocol):
+    """A store that also knows what it takes up, frees what no record needs, and lets the user trust a stranger."""
+
+    def trust(self, record_id: str) -> Record:
+        """Marks an imported record as trusted: the one thing about a stored record that may change."""
+        ...
+
+    def storage(self) -> list[StorageItem]:
+        """The database, the artifacts that records name, those that none names, and unfinished files."""
+        ...
+
+    def named_digests(self) -> set[str]:
+        """Every SHA-256 that a stored record speaks of. Reads all records: some 30 s for a million."""
+        ...
+
+    def discard(self, items: Iterable[StorageItem]) -> list[StorageItem]:
+        """Removes orphans and unfinished files; those that were removed. What a record names by now is left."""
         ...
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from mlmodelscope.core.errors import InputError, SampleError
 from mlmodelscope.core.sample import Sample
 
-__all__ = ["Entry", "FileDataset", "checked", "from_files", "image_files", "unreadable"]
+__all__ = ["Entry", "FileDataset", "checked", "from_files", "image_files", "listed", "unreadable"]
 
 _SUFFIXES = frozenset(
     (".bmp", ".gif", ".jpeg", ".jpg", ".jpe", ".jp2", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")

@@ -134,8 +134,8 @@ def _written_side(side: ModelInput | ModelOutput) -> dict[str, Any]:
     written["element_type"] = side.element_type
     if isinstance(side, ModelOutput) and side.features is not None:
         written |= _written_keys("features", side.features)
-    if side.steps or side.type == "probability":
-        # an empty list says that no answer is made of these probabilities
+    if side.steps or side.type in ("probability", "box"):
+        # an empty list says that no answer is made of these
         written["steps"] = [written_step(step) for step in side.steps]
     return written
 

@@ -2,7 +2,8 @@
 
 Of an image without `decode` the first step is a Decode; arithmetic works in the input's element type, so a Cast stands
 before it unless a cast was written; the data ends in the input's element type, and Batch is last. An output of
-probabilities without steps ends in TopK(5). Following the state of the data from step to step also finds steps that
+probabilities without steps ends in TopK(5); outputs of boxes, probabilities and classes without steps become boxes, in
+the form of TensorFlow's detectors. Following the state of the data from step to step also finds steps that
 cannot work where they stand.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mlmodelscope.core.manifest import ModelOutput
 from mlmodelscope.core.steps import (
     Batch,
     Cast,
@@ -18,6 +20,7 @@ from mlmodelscope.core.steps import (
     ColorLayout,
     DataLayout,
     Decode,
+    DecodeBoxes,
     ElementType,
     Layout,
     Mean,
@@ -35,6 +38,8 @@ _FLOATS = ("float16", "float32", "float64")
 _CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1}
 # these outputs of a detector belong together: the best scores alone would lose their boxes
 _DETECTION = ("box", "class", "mask")
+_FILTERS = ("threshold", "nms")
+_ANSWERS = ("argsort", "topk", "boxes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +94,29 @@ def complete_input(written: Sequence[WrittenStep], facts: InputFacts) -> tuple[S
 
 
 def complete_output(written: Sequence[WrittenStep]) -> tuple[Step, ...]:
-    for one in written[:-1]:
-        if one.step.step in ("argsort", "topk"):
-            one.field.error("step_order", f"{one.step.step} makes the answer, so it must be the last step")
+    has_boxes = False
+    for index, one in enumerate(written):
+        name = one.step.step
+        if name in ("argsort", "topk") and index < len(written) - 1:
+            one.field.error("step_order", f"{name} makes the answer, so it must be the last step")
+        elif name in _FILTERS and not has_boxes:
+            one.field.error("step_order", f"{name} works on boxes", "put boxes before it")
+        elif name not in _FILTERS and has_boxes:
+            one.field.error("step_order", f"{name} cannot follow boxes: only {' and '.join(_FILTERS)} can")
+        has_boxes = has_boxes or name == "boxes"
     return tuple(one.step for one in written)
 
 
-def implied_answer(output_type: str, all_types: Sequence[str]) -> tuple[Step, ...]:
-    """The steps of an output that has none and no Python function."""
-    if output_type == "probability" and not any(one in _DETECTION for one in all_types):
+def implied_answer(output_type: str, outputs: Sequence[ModelOutput]) -> tuple[Step, ...]:
+    """The steps of an output that has none and no Python function. `outputs`: all of them, with what was written."""
+    types = {one.type for one in outputs}
+    written = {step.step for one in outputs for step in one.steps}
+    if output_type == "probability" and not types.intersection(_DETECTION) and "boxes" not in written:
         return (TopK(k=5),)
+    # with masks beside them boxes would be half an answer
+    is_detector = {"probability", "class"} <= types and "mask" not in types
+    if output_type == "box" and is_detector and not written.intersection(_ANSWERS):
+        return (DecodeBoxes(),)
     return ()
 
 

@@ -164,12 +164,12 @@ def _read_outputs(section: Section, labels: Asset | None, *, has_function: bool)
     found: list[tuple[ModelOutput, bool]] = []
     for one in _sections(section.need("outputs", "output")):
         found += _read_output(one, has_function=has_function)
-    types = [output.type for output, _ in found]
+    written = [output for output, _ in found]
     outputs = []
     for output, is_open in found:
         changes: dict[str, Any] = {}
         if is_open:
-            changes["steps"] = (*output.steps, *implied_answer(output.type, types))
+            changes["steps"] = (*output.steps, *implied_answer(output.type, written))
         if labels is not None and output.features is None and output.type in ("probability", "class"):
             changes["features"] = labels
         outputs.append(output.model_copy(update=changes))

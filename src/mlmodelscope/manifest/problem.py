@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["CODES", "Level", "Place", "Problem", "Report", "format_problem", "nearest"]
+__all__ = ["CODES", "Level", "Place", "Problem", "Report", "TooManyProblemsError", "format_problem", "nearest"]
 
 Level = Literal["error", "warning"]
 _LONGEST_LINE = 1000
@@ -47,6 +47,7 @@ CODES: dict[str, str] = {
     "too_deep": "the YAML is nested more than 64 levels deep",
     "too_large": "the file is over 1 MiB",
     "too_many_nodes": "the YAML has more than 100,000 nodes, aliases counted as often as they are used",
+    "too_many_problems": "the file has more than 200 problems; it is not read further",
     "unknown_key": "a key that means nothing here",
     "unknown_kind": "`kind` is not model, framework or dataset",
     "unknown_step": "there is no step of this name",
@@ -105,12 +106,20 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return by_lower[found[0]] if found else None
 
 
-class Report:
-    """Collects the problems of one text while it is read. `lines` is the text, for positions inside Python source."""
+class TooManyProblemsError(Exception):
+    """Raised by a report that is full, and caught by whoever made it."""
 
-    def __init__(self, file: str, lines: tuple[str, ...] = ()) -> None:
+
+class Report:
+    """Collects the problems of one text while it is read. `lines` is the text, for positions inside Python source.
+
+    With `most`, TooManyProblemsError ends the reading once there are more: a hostile text has any number.
+    """
+
+    def __init__(self, file: str, lines: tuple[str, ...] = (), most: int | None = None) -> None:
         self.file = file
         self.lines = lines
+        self._most = most
         self._found: set[Problem] = set()
 
     @property
@@ -119,6 +128,10 @@ class Report:
 
     def add(self, level: Level, code: str, place: Place, path: str, message: str, hint: str | None = None) -> None:
         assert code in CODES
+        if self._most is not None and len(self._found) >= self._most:
+            message = f"more than {self._most} problems: the rest of the file is not read"
+            self._found.add(Problem(self.file, place.line, place.column, "", "error", "too_many_problems", message))
+            raise TooManyProblemsError
         self._found.add(Problem(self.file, place.line, place.column, path, level, code, message, hint))
 
     def problems(self) -> tuple[Problem, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,21 @@ from mlmodelscope.manifest.dataset import read_dataset
 from mlmodelscope.manifest.document import parse_document
 from mlmodelscope.manifest.fields import Field, Section
 from mlmodelscope.manifest.model import read_framework, read_model
-from mlmodelscope.manifest.problem import Place, Problem, Report, format_problem, nearest
+from mlmodelscope.manifest.problem import Place, Problem, Report, TooManyProblemsError, format_problem, nearest
 
-__all__ = ["MAX_BYTES", "AnyManifest", "Reading", "load_manifest", "parse_manifest", "read_manifest"]
+__all__ = [
+    "MAX_BYTES",
+    "AnyManifest",
+    "Reading",
+    "invalid",
+    "load_manifest",
+    "parse_manifest",
+    "read_manifest",
+    "read_text",
+]
 
 MAX_BYTES = 1024 * 1024
+_MOST_PROBLEMS = 200
 
 AnyManifest = ModelManifest | FrameworkManifest | DatasetManifest
 
@@ -37,24 +48,33 @@ class Reading:
 
 def read_manifest(path: Path) -> Reading:
     """Reads one file. Nothing is raised for what the file holds, nor for a file that is not there."""
-    origin = str(path)
+    report = Report(str(path))
+    text = read_text(path, report)
+    return Reading(None, report.problems()) if text is None else parse_manifest(text, str(path))
+
+
+def read_text(path: Path, report: Report) -> str | None:
+    """The text of a file of at most MAX_BYTES; None: `report` says why not."""
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode):
-            return _refused(origin, "unreadable", "not a regular file")
+            report.add("error", "unreadable", _START, "", "not a regular file")
+            return None
         if facts.st_size > MAX_BYTES:
-            return _refused(origin, "too_large", f"{facts.st_size:,} bytes; a manifest has at most {MAX_BYTES:,}")
+            report.add("error", "too_large", _START, "", f"{facts.st_size:,} bytes; at most {MAX_BYTES:,} are read")
+            return None
         content = path.read_bytes()
     except (OSError, ValueError) as error:
-        return _refused(origin, "unreadable", getattr(error, "strerror", None) or str(error))
+        report.add("error", "unreadable", _START, "", getattr(error, "strerror", None) or str(error))
+        return None
     try:
-        text = content.decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         before = content[: error.start]
         place = Place(before.count(b"\n") + 1, len(before) - (before.rfind(b"\n") + 1) + 1)
         message = f"the byte 0x{content[error.start]:02x} is not UTF-8 text"
-        return _refused(origin, "encoding", message, place, "save the file as UTF-8")
-    return parse_manifest(text, origin)
+        report.add("error", "encoding", place, "", message, "save the file as UTF-8")
+        return None
 
 
 def parse_manifest(text: str, origin: str) -> Reading:
@@ -62,11 +82,12 @@ def parse_manifest(text: str, origin: str) -> Reading:
     size = len(text) if len(text) > MAX_BYTES else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         return _refused(origin, "too_large", f"{size:,} bytes; a manifest has at most {MAX_BYTES:,}")
-    report = Report(origin, tuple(_BREAK.split(text)))
-    top = parse_document(text, report)
-    if top is None:
-        return Reading(None, report.problems())
-    value = _read_kind(Section(Field(top, "", report, top.place, top.place)))
+    report = Report(origin, tuple(_BREAK.split(text)), _MOST_PROBLEMS)
+    try:
+        top = parse_document(text, report)
+        value = _read_kind(Section(Field(top, "", report, top.place, top.place))) if top is not None else None
+    except TooManyProblemsError:
+        value = None
     return Reading(None if report.has_errors else value, report.problems())
 
 
@@ -75,12 +96,17 @@ def load_manifest(source: Path | str, origin: str = "<text>") -> AnyManifest:
     reading = read_manifest(source) if isinstance(source, Path) else parse_manifest(source, origin)
     if reading.value is not None:
         return reading.value
-    errors = [problem for problem in reading.problems if problem.level == "error"]
+    raise invalid(reading.problems)
+
+
+def invalid(problems: Sequence[Problem]) -> ManifestError:
+    """The error that tells of problems, at least one of which is an error."""
+    errors = [problem for problem in problems if problem.level == "error"]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     first = errors[0]
     where = format_problem(first).partition("\n")[0]
-    problems = [problem.to_fields() for problem in reading.problems]
-    raise ManifestError(f"{where}{more}", hint=first.hint, problems=problems)
+    fields = [problem.to_fields() for problem in problems]
+    return ManifestError(f"{where}{more}", hint=first.hint, problems=fields)
 
 
 def _read_kind(section: Section) -> AnyManifest | None:

@@ -51,7 +51,8 @@ NOTES: dict[str, str] = {
     "split": "which part of the set this is: `validation`, `test`, ...",
     "layout": "where samples and labels are: a mapping with `type`, or the type alone with its fields beside it",
     "labels": "names of the classes, one a line, in the order of the class index",
-    "type": "what it holds: an `image` input is decoded; a `probability` output becomes the five best classes",
+    "type": "what it holds: an `image` input is decoded; a `probability` output becomes the five best classes; outputs "
+    "of the types `box`, `probability` and `class` (and `count`) become boxes",
     "layer_name": "the tensor's name in the model, or its index",
     "element_type": "of the tensor",
     "features": "labels of the classes, one a line",

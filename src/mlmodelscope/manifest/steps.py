@@ -17,8 +17,11 @@ STEP_NAMES: dict[str, str] = {
     "color_layout": "color",
     "color_mode": "color",
     "data_layout": "layout",
+    "decode_boxes": "boxes",
+    "non_max_suppression": "nms",
     "normalise": "normalize",
     "scale": "rescale",
+    "score_threshold": "threshold",
     "top_k": "topk",
 }
 PARAMETER_NAMES: dict[str, dict[str, str]] = {
@@ -28,17 +31,19 @@ PARAMETER_NAMES: dict[str, dict[str, str]] = {
     "pad": {"dimensions": "size"},
     "normalize": {"std": "rescale", "scale": "rescale"},
     "topk": {"top_k": "k"},
+    "nms": {"iou_threshold": "iou"},
 }
 WORDS: dict[str, dict[str, str]] = {
     "color_layout": {"grey": "GRAY", "grayscale": "GRAY"} | {one.lower(): one for one in ("RGB", "BGR", "GRAY")},
     "data_layout": {"hwc": "HWC", "nhwc": "HWC", "chw": "CHW", "nchw": "CHW"},
     "method": {"centre": "center", "topleft": "top_left", "top-left": "top_left"},
     "position": {"centre": "center", "topleft": "top_left", "top-left": "top_left"},
+    "coordinates": {"normalised": "normalized", "relative": "normalized", "absolute": "pixels"},
     "decoder": {"pil": "pillow", "cv2": "opencv"},
     "resizer": {"pil": "pillow", "cv2": "opencv"},
 }
 _KINDS_OF_WORD = {("color", "to"): "color_layout", ("layout", "to"): "data_layout"}
-_BARE = {"resize": "{shorter_side: 256}", "crop": "{size: [224, 224]}", "slice": "{start: 1}"}
+_BARE = {"resize": "{shorter_side: 256}", "crop": "{size: [224, 224]}", "slice": "{start: 1}", "nms": "{iou: 0.5}"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from mlmodelscope.core.errors import FunctionError, InputError, MLModelScopeError, SampleError, StepError
 from mlmodelscope.core.sample import Dataset, Sample
 
-__all__ = ["PIPELINE_PARTS", "Pipeline", "PipelineQuery", "accuracy_pass", "pipeline_loop"]
+__all__ = ["PIPELINE_PARTS", "Pipeline", "PipelineQuery", "accuracy_pass", "pipeline_loop", "traced_loop"]
 
 PIPELINE_PARTS = ("decode", "transform", "predict", "postprocess")
 
@@ -92,6 +92,35 @@ def pipeline_loop(
         if times[-1] >= deadline and count >= min_queries:
             break
     return stamps
+
+
+def traced_loop(
+    query: PipelineQuery,
+    dataset: Dataset,
+    order: Iterator[list[int]],
+    queries: int,
+    clock: Callable[[], int],
+    progress: Any,
+) -> tuple[array[int], list[list[int]]]:
+    """Six time stamps per query, flat, and the positions of each query's samples.
+
+    The stamps are those of `pipeline_loop` with one before them, at which reading the samples began. The rows are there
+    before the first query and only filled in while it runs; what they mean is worked out afterwards.
+    """
+    width = len(PIPELINE_PARTS) + 2
+    stamps = array("q", bytes(8 * width * queries))
+    chosen: list[list[int]] = [next(order) for _ in range(queries)]
+    for count, positions in enumerate(chosen):
+        began = clock()
+        samples = [dataset.get(position) for position in positions]
+        try:
+            times, _ = query(samples)
+        except (InputError, StepError, FunctionError) as error:
+            raise query.blame(error, samples) from error
+        place = count * width
+        stamps[place : place + width] = array("q", (began, *times))
+        progress[0] += 1
+    return stamps, chosen
 
 
 def accuracy_pass(

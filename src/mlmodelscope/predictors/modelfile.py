@@ -8,9 +8,9 @@ import mmap
 import os
 import re
 import zipfile
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
-__all__ = ["describe_file", "onnx_precision", "read_onnx"]
+__all__ = ["DATA_TYPES", "Node", "describe_file", "message_fields", "onnx_precision", "read_onnx", "read_onnx_nodes"]
 
 _STARTS = (
     (b"PK\x03\x04", "a zip archive"),
@@ -72,13 +72,13 @@ def _describe_zip(path: str) -> str:
 
 def _describe_protobuf(head: bytes) -> Optional[str]:
     try:
-        fields = _fields(head, 0, len(head), is_whole=False)
+        fields = message_fields(head, 0, len(head), is_whole=False)
         number, first = next(fields)
         # ONNX opens with its format version; a TensorFlow graph with a node, which opens with its name
         if number == 1 and isinstance(first, int) and 0 < first < 100:
             return _ONNX if next(fields)[0] in _ONNX_FIELDS else None
         if number == 1 and isinstance(first, tuple) and head[first[0]] == 0x0A:
-            name = next(_fields(head, first[0], len(head), is_whole=False))[1]
+            name = next(message_fields(head, first[0], len(head), is_whole=False))[1]
             if isinstance(name, tuple) and _is_text(head[name[0] : min(name[1], len(head))]):
                 return "a TensorFlow graph (protobuf)"
     except (ValueError, IndexError, StopIteration):
@@ -96,7 +96,7 @@ def _is_text(data: bytes) -> bool:
 
 
 # field and type numbers below are those of onnx.proto
-_DATA_TYPES = {
+DATA_TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "string", 9: "bool",
     10: "float16", 11: "float64", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128", 16: "bfloat16",
     17: "float8e4m3fn", 18: "float8e4m3fnuz", 19: "float8e5m2", 20: "float8e5m2fnuz", 21: "uint4", 22: "int4",
@@ -117,10 +117,44 @@ def read_onnx(path: str) -> Summary:
     """
     summary: Summary = {"operators": {}, "weights": {}}
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for number, value in _fields(data, 0, len(data)):
+        for number, value in message_fields(data, 0, len(data)):
             if number == 7 and isinstance(value, tuple):
                 _walk_graph(data, value, summary)
     return summary
+
+
+class Node(NamedTuple):
+    """One node of an ONNX graph; the name may be empty."""
+
+    name: str
+    operator: str
+    inputs: List[str]
+    outputs: List[str]
+
+
+def read_onnx_nodes(path: str) -> List[Node]:
+    """The nodes of the main graph, in the order of the file. Raises ValueError when it is no complete ONNX model."""
+    nodes: List[Node] = []
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for number, graph in message_fields(data, 0, len(data)):
+            if number == 7 and isinstance(graph, tuple):
+                nodes += [_read_node(data, value) for value in _spans(data, graph, 1)]
+    return nodes
+
+
+def _spans(data: Buffer, span: Tuple[int, int], wanted: int) -> Iterator[Tuple[int, int]]:
+    """Where the messages of one field lie; a number under that field is none."""
+    for number, value in message_fields(data, span[0], span[1]):
+        if number == wanted and isinstance(value, tuple):
+            yield value
+
+
+def _read_node(data: Buffer, span: Tuple[int, int]) -> Node:
+    texts: Dict[int, List[str]] = {1: [], 2: [], 3: [], 4: []}
+    for number, value in message_fields(data, span[0], span[1]):
+        if number in texts and isinstance(value, tuple):
+            texts[number].append(bytes(data[value[0] : value[1]]).decode("utf-8", "replace"))
+    return Node("".join(texts[3]), "".join(texts[4]), texts[1], texts[2])
 
 
 def onnx_precision(summary: Summary) -> str:
@@ -139,7 +173,7 @@ def _commonest(counts: Dict[str, int]) -> Optional[str]:
 
 
 def _walk_graph(data: Buffer, span: Tuple[int, int], summary: Summary) -> None:
-    for number, value in _fields(data, span[0], span[1]):
+    for number, value in message_fields(data, span[0], span[1]):
         if number == 1 and isinstance(value, tuple):
             _walk_node(data, value, summary)
         elif number == 5 and isinstance(value, tuple):
@@ -147,14 +181,14 @@ def _walk_graph(data: Buffer, span: Tuple[int, int], summary: Summary) -> None:
 
 
 def _walk_node(data: Buffer, span: Tuple[int, int], summary: Summary) -> None:
-    for number, value in _fields(data, span[0], span[1]):
+    for number, value in message_fields(data, span[0], span[1]):
         if not isinstance(value, tuple):
             continue
         if number == 4:
             name = bytes(data[value[0] : value[1]]).decode("utf-8", "replace")
             summary["operators"][name] = summary["operators"].get(name, 0) + 1
         elif number == 5:
-            for inner, part in _fields(data, value[0], value[1]):
+            for inner, part in message_fields(data, value[0], value[1]):
                 if inner == 5 and isinstance(part, tuple):
                     _walk_tensor(data, part, summary)
                 elif inner in (6, 11) and isinstance(part, tuple):
@@ -164,7 +198,7 @@ def _walk_node(data: Buffer, span: Tuple[int, int], summary: Summary) -> None:
 def _walk_tensor(data: Buffer, span: Tuple[int, int], summary: Summary) -> None:
     sizes: List[int] = []
     kind = 0
-    for number, value in _fields(data, span[0], span[1]):
+    for number, value in message_fields(data, span[0], span[1]):
         if number == 1 and isinstance(value, int):
             sizes.append(value)
         elif number == 1:
@@ -177,11 +211,11 @@ def _walk_tensor(data: Buffer, span: Tuple[int, int], summary: Summary) -> None:
     count = 1
     for size in sizes:
         count *= size
-    name = _DATA_TYPES.get(kind, "unknown")
+    name = DATA_TYPES.get(kind, "unknown")
     summary["weights"][name] = summary["weights"].get(name, 0) + count
 
 
-def _fields(data: Buffer, place: int, end: int, is_whole: bool = True) -> Iterator[Tuple[int, Any]]:
+def message_fields(data: Buffer, place: int, end: int, is_whole: bool = True) -> Iterator[Tuple[int, Any]]:
     """Each field of a message: its number, and an int (varint) or the (start, end) of its bytes.
 
     Bytes that reach beyond `end` are an error, unless only the beginning of the message is at hand.

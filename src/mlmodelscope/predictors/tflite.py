@@ -6,8 +6,10 @@ resized when a call brings another batch size; that one call pays for it. A fixe
 
 # ruff: noqa: B905 - zip(strict=) is younger than Python 3.6
 
-from typing import Any, ClassVar, Dict, List, Sequence, Tuple
+import os
+from typing import Any, ClassVar, Dict, List, Optional, Sequence, Tuple
 
+from mlmodelscope.predictors.litertprofile import CompiledProfile, add_nodes
 from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.port import (
     PredictorFault,
@@ -42,6 +44,7 @@ class Predictor(object):
         self._invoke: Any = None
         self._get: Any = None
         self._indexes: List[int] = []
+        self._profile: Optional[CompiledProfile] = None
 
     def load(self, model: Dict[str, Any]) -> Dict[str, Any]:
         self.unload()
@@ -74,6 +77,7 @@ class Predictor(object):
             "outputs": [_layer(results[index]) for index in picked],
         }
         self._bind(interpreter, [results[index]["index"] for index in picked])
+        self._opening = (module, model["graph_path"], threads, is_delegated)
         return facts
 
     def _bind(self, interpreter: Any, outputs: List[int]) -> None:
@@ -159,7 +163,39 @@ class Predictor(object):
             return unloaded(self.name)
         return PredictorFault("predictor_failed", f"tflite: {error}", framework=self.name, error=str(error))
 
+    def start_profile(self, folder: str) -> None:
+        """A compiled model of LiteRT does the profiled calls: the interpreter has no profile for Python."""
+        if self._interpreter is None:
+            raise unloaded(self.name)
+        self.stop_profile()
+        module, path, threads, is_delegated = self._opening
+        if not is_delegated or module.__name__ != "ai_edge_litert.interpreter":
+            raise PredictorFault(
+                "predictor_failed",
+                "tflite: only ai-edge-litert with the delegate xnnpack has a layer profile",
+                framework=self.name,
+            )
+        profile = CompiledProfile(os.path.dirname(module.__file__), path, threads)
+        try:
+            profile.bind(self._details, self._interpreter.get_output_details())
+        except PredictorFault:
+            profile.close()
+            raise
+        self._profile = profile
+        self._set, self._invoke, self._get = profile.set, profile.invoke, profile.get
+
+    def stop_profile(self) -> List[Optional[List[Dict[str, Any]]]]:
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return []
+        self._bind_calls()
+        profile.close()
+        for layers in profile.calls:
+            add_nodes(layers, _model_operators(self._interpreter))
+        return list(profile.calls)
+
     def unload(self) -> None:
+        self.stop_profile()
         self._interpreter = self._set = self._invoke = self._get = None
         self._indexes = []
 
@@ -249,6 +285,21 @@ def _operators(interpreter: Any) -> List[Dict[str, Any]]:
         return list(interpreter._get_ops_details())  # noqa: SLF001 - no public call tells whether a delegate took over
     except (AttributeError, ValueError):
         return []
+
+
+def _model_operators(interpreter: Any) -> List[Dict[str, Any]]:
+    """The model's own operators in order; they have no names, so they go by their first output."""
+    tensors = {detail["index"]: detail for detail in interpreter.get_tensor_details()}
+    found = []
+    for operator in _operators(interpreter):
+        outputs = [tensors[int(index)] for index in operator["outputs"] if int(index) in tensors]
+        if outputs and "DELEGATE" not in str(operator["op_name"]).upper():
+            shapes = [
+                {"element_type": _type_name(detail), "shape": [int(size) for size in detail["shape"]]}
+                for detail in outputs
+            ]
+            found.append({"operator": operator["op_name"], "name": outputs[0]["name"], "outputs": shapes})
+    return found
 
 
 def _precision(interpreter: Any, operators: Sequence[Dict[str, Any]], inputs: Sequence[Dict[str, Any]]) -> str:

@@ -5,6 +5,7 @@ Orientation tags are ignored by both decoders: the pixels are taken as they are 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from io import BytesIO
@@ -18,7 +19,7 @@ from mlmodelscope.core.errors import EnvironmentMissingError, InputError
 from mlmodelscope.core.steps import ColorLayout
 from mlmodelscope.process.elements import Array, reverse_channels
 
-__all__ = ["array_decoder", "load_opencv", "opencv_decoder", "pillow_decoder"]
+__all__ = ["array_decoder", "image_size", "load_opencv", "opencv_decoder", "pillow_decoder"]
 
 Image.preinit()
 
@@ -48,6 +49,9 @@ def pillow_decoder(color: ColorLayout) -> Callable[[Any], Image.Image]:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             try:
                 image: Image.Image = Image.open(BytesIO(encoded))
+                # the warning alone would not do: filters are shared by all threads, and another may be changing them
+                if image.width * image.height > (Image.MAX_IMAGE_PIXELS or math.inf):
+                    raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels are too many")
                 # converting an image to its own mode would only copy it
                 if image.mode == mode:
                     image.load()
@@ -104,6 +108,23 @@ def array_decoder(decoder: str, color: ColorLayout, memory: ColorLayout) -> Call
         return mixed[:, :, None]
 
     return decode
+
+
+def image_size(data: Any) -> tuple[int, int]:
+    """(height, width) of a sample that decodes: read from the file's header where Pillow knows the format."""
+    if isinstance(data, np.ndarray):
+        if data.ndim < 2:
+            raise InputError("an image given as an array has a height and a width", shape=list(data.shape))
+        return data.shape[0], data.shape[1]
+    encoded = _encoded(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(BytesIO(encoded)) as image:
+                return image.height, image.width
+        except Exception:  # a format, or a size, that only the other decoder takes
+            height, width = opencv_decoder("RGB", "BGR")(encoded).shape[:2]
+            return height, width
 
 
 def _pixels(array: Array) -> Array:

@@ -1,17 +1,75 @@
-"""The size of an image and a geometric step -> the window to cut, the size to scale to, the border to add.
+"""The size of an image and its geometric steps -> windows, sizes and borders; and where the image lies after them.
 
-All of it is exact integer arithmetic, so that every machine and every resizer works on the same pixels. Sizes and
-positions are (height, width) and (top, left), as in a manifest.
+All of it is exact arithmetic of integers and fractions, so that every machine and every resizer works on the same
+pixels. Sizes and positions are (height, width) and (top, left), as in a manifest.
 """
 
 from __future__ import annotations
 
-from mlmodelscope.core.errors import StepError
-from mlmodelscope.core.steps import Crop, Pad, Resize
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
 
-__all__ = ["border", "center", "crop_window", "rounded", "scaled_size"]
+from mlmodelscope.core.errors import StepError
+from mlmodelscope.core.steps import Crop, Pad, Resize, Step
+
+__all__ = ["Axis", "Pair", "Placement", "border", "center", "crop_window", "place", "rounded", "scaled_size"]
 
 Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of an image that was cut, scaled and padded: the tensor's x is `scale` * the original's x + `offset`.
+
+    Coordinates are those of edges: the first pixel lies between 0 and 1, `original` and `extent` are the far edges of
+    the image and of the tensor.
+    """
+
+    original: int
+    extent: int
+    scale: Fraction = Fraction(1)
+    offset: Fraction = Fraction(0)
+
+    def scaled(self, extent: int) -> Axis:
+        factor = Fraction(extent, self.extent)
+        return Axis(self.original, extent, self.scale * factor, self.offset * factor)
+
+    def moved(self, by: int, extent: int) -> Axis:
+        """The content `by` further down or right, in a new extent: negative for a cut, positive for a border."""
+        return Axis(self.original, extent, self.scale, self.offset + by)
+
+    def to_original(self) -> tuple[float, float]:
+        """(factor, term): the original's x is the tensor's x * factor + term."""
+        return float(1 / self.scale), float(-self.offset / self.scale)
+
+
+Placement = tuple[Axis, Axis]
+
+
+def place(steps: Iterable[Step], height: int, width: int) -> Placement:
+    """Where an image of `height` x `width` lies in the tensor that `steps` make of it: vertical and horizontal axis."""
+    y, x = Axis(height, height), Axis(width, width)
+    for step in steps:
+        match step:
+            case Crop():
+                top, left, rows, columns = crop_window(step, y.extent, x.extent)
+                y, x = y.moved(-top, rows), x.moved(-left, columns)
+            case Pad():
+                top, left = border(step, y.extent, x.extent)
+                y, x = y.moved(top, step.size[0]), x.moved(left, step.size[1])
+            case Resize():
+                rows, columns = scaled_size(step, y.extent, x.extent)
+                y, x = y.scaled(rows), x.scaled(columns)
+                if step.size is not None and step.keep_aspect_ratio == "cover":
+                    top, left = center((rows, columns), step.size)
+                    y, x = y.moved(-top, step.size[0]), x.moved(-left, step.size[1])
+                elif step.size is not None and step.keep_aspect_ratio == "letterbox":
+                    top, left = center(step.size, (rows, columns))
+                    y, x = y.moved(top, step.size[0]), x.moved(left, step.size[1])
+            case _:
+                pass
+    return y, x
 
 
 def rounded(numerator: int, denominator: int) -> int:

@@ -13,10 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from mlmodelscope.core.answer import Answer, Classes, ClassScore, RawTensors, TensorFacts
-from mlmodelscope.core.errors import ShapeError, StepError
+from mlmodelscope.core.errors import StepError
 from mlmodelscope.core.manifest import ModelManifest
-from mlmodelscope.core.steps import Argsort, Cast, Mean, Normalize, Rescale, Slice, Softmax, Step, TopK
-from mlmodelscope.process.elements import Array, ArrayStage, arithmetic, cast_array
+from mlmodelscope.core.steps import Argsort, Cast, Slice, TopK
+from mlmodelscope.process.detection import Detections, box_output
+from mlmodelscope.process.elements import Array
+from mlmodelscope.process.tensors import check_outputs, comparable, softmax, tensor_stage, with_batch
 
 __all__ = ["Labels", "OutputPipeline", "labels_by_output", "output_pipeline", "softmax", "top_classes", "with_batch"]
 
@@ -31,12 +33,17 @@ class OutputPipeline(Protocol):
     def finish(self, outputs: Sequence[Array], count: int) -> list[Any]:
         """One row per sample of the first `count` of the batch; what pads the batch is left out."""
 
-    def answers(self, rows: Sequence[Any]) -> list[Answer]: ...
+    def answers(self, rows: Sequence[Any], samples: Sequence[Any] = ()) -> list[Answer]:
+        """`samples` is the data that the rows were made from, in their order: boxes are drawn on it."""
 
 
 def output_pipeline(model: ModelManifest, labels: Labels = ()) -> OutputPipeline:
-    """The steps of the outputs: classes of the first output that ends in topk or argsort, else facts of all tensors."""
+    """The steps of the outputs: boxes where one has a `boxes` step; else classes of the first that ends in topk or
+    argsort, else facts of all tensors.
+    """
     by_output = labels_by_output(model, labels)
+    if box_output(model) is not None:
+        return Detections(model, by_output)
     ranked = _ranked_output(model)
     if ranked is None:
         return _Tensors(model)
@@ -44,20 +51,10 @@ def output_pipeline(model: ModelManifest, labels: Labels = ()) -> OutputPipeline
 
 
 def labels_by_output(model: ModelManifest, labels: Labels) -> Mapping[int, Sequence[str]]:
-    """A bare list belongs to the output that is ranked, else to the first."""
+    """A bare list belongs to the output that has the boxes or is ranked, else to the first."""
     if isinstance(labels, Mapping):
         return labels
-    return {_ranked_output(model) or 0: labels} if labels else {}
-
-
-def softmax(array: Array) -> Array:
-    """Along the last axis, in float64, shifted by the maximum; back to float32 unless it came as float64."""
-    values = array.astype(np.float64)
-    with np.errstate(all="ignore"):
-        values -= values.max(axis=-1, keepdims=True)
-        np.exp(values, out=values)
-        values /= values.sum(axis=-1, keepdims=True)
-    return values if array.dtype == np.float64 else values.astype(np.float32)
+    return {box_output(model) or _ranked_output(model) or 0: labels} if labels else {}
 
 
 def top_classes(scores: Array, k: int) -> tuple[Array, Array]:
@@ -84,18 +81,18 @@ class _Ranking:
         self._index = index
         self._needed = len(model.outputs)
         self._k = ranking.k if isinstance(ranking, TopK) else None
-        self._stages = [_stage(step) for step in steps[:last]]
+        self._stages = [tensor_stage(step) for step in steps[:last]]
         self._slices = [slice(step.start, step.stop) for step in steps[:last] if isinstance(step, Slice)]
         self._labels = list(labels)
         self._fitted: dict[int, list[str]] = {}
 
     def finish(self, outputs: Sequence[Array], count: int) -> list[Any]:
-        _check(outputs, self._needed)
+        check_outputs(outputs, self._needed)
         scores = _as_rows(outputs[self._index], count)
         classes = scores.shape[1]
         for stage in self._stages:
             scores = stage(scores)
-        scores = _comparable(scores)
+        scores = comparable(scores)
         rows = [(*top_classes(row, self._k or len(row)), classes) for row in scores]
         # the maximum of scores that hold not-a-number is not-a-number; minus infinity matters only where it is picked
         if not np.isfinite(scores.max()) or any(values[-1] == -np.inf for _, values, _ in rows):
@@ -106,7 +103,7 @@ class _Ranking:
             )
         return rows
 
-    def answers(self, rows: Sequence[Any]) -> list[Answer]:
+    def answers(self, rows: Sequence[Any], samples: Sequence[Any] = ()) -> list[Answer]:
         return [self._answer(*row) for row in rows]
 
     def _answer(self, picked: Array, values: Array, classes: int) -> Classes:
@@ -141,14 +138,14 @@ class _Tensors:
     """Rows: one array per output, without the batch dimension."""
 
     def __init__(self, model: ModelManifest) -> None:
-        self._stages = [[_stage(step) for step in output.steps] for output in model.outputs]
+        self._stages = [[tensor_stage(step) for step in output.steps] for output in model.outputs]
         self._names = [
             str(output.layer_name) if output.layer_name is not None else str(index)
             for index, output in enumerate(model.outputs)
         ]
 
     def finish(self, outputs: Sequence[Array], count: int) -> list[Any]:
-        _check(outputs, len(self._stages))
+        check_outputs(outputs, len(self._stages))
         finished = []
         for index, output in enumerate(outputs):
             array = with_batch(output, count)
@@ -157,7 +154,7 @@ class _Tensors:
             finished.append(array)
         return [tuple(array[row] for array in finished) for row in range(count)]
 
-    def answers(self, rows: Sequence[Any]) -> list[Answer]:
+    def answers(self, rows: Sequence[Any], samples: Sequence[Any] = ()) -> list[Answer]:
         return [RawTensors(tensors=tuple(self._facts(i, array) for i, array in enumerate(row))) for row in rows]
 
     def _facts(self, index: int, array: Any) -> TensorFacts:
@@ -175,64 +172,11 @@ class _Tensors:
         )
 
 
-def _stage(step: Step) -> ArrayStage:
-    """Steps that come before a ranking; the element type is known only when the tensor arrives."""
-    match step:
-        case Softmax():
-            return softmax
-        case Slice(start=start, stop=stop):
-            return lambda array: _sliced(array, start, stop)
-        case Cast(element_type=name):
-            dtype = np.dtype(name)
-            return lambda array: cast_array(array, dtype)
-        case Mean(value=value):
-            return lambda array: arithmetic("subtract", value, array.dtype)(array)
-        case Rescale(value=value):
-            return lambda array: arithmetic("divide", value, array.dtype)(array)
-        case Normalize(mean=mean, rescale=rescale):
-            return lambda array: arithmetic("divide", rescale, array.dtype)(
-                arithmetic("subtract", mean, array.dtype)(array)
-            )
-        case _:
-            raise StepError(f"{step.step} is not a step of an output", step=step.step)
-
-
-def _sliced(array: Array, start: int, stop: int | None) -> Array:
-    result = array[..., start:stop]
-    if not result.shape[-1] or (stop is not None and stop > array.shape[-1]):
-        raise StepError(
-            f"slice from {start} to {stop or 'the end'} does not fit {array.shape[-1]} classes",
-            step="slice",
-            classes=int(array.shape[-1]),
-        )
-    return result
-
-
 def _ranked_output(model: ModelManifest) -> int | None:
     for index, output in enumerate(model.outputs):
         if any(isinstance(step, Argsort | TopK) for step in output.steps):
             return index
     return None
-
-
-def _check(outputs: Sequence[Array], needed: int) -> None:
-    if len(outputs) < needed:
-        raise ShapeError(
-            f"the manifest names {needed} outputs, the model gave {len(outputs)}", outputs=len(outputs), needed=needed
-        )
-
-
-def with_batch(output: Any, count: int) -> Array:
-    """The first `count` samples of an output. ShapeError: it holds fewer."""
-    array = np.asarray(output)
-    if array.ndim and len(array) >= count:
-        return array[:count]
-    raise ShapeError(
-        f"an output of shape {list(array.shape)} does not hold {count} samples",
-        hint="use a batch size of 1 for a model whose outputs have no batch dimension",
-        shape=list(array.shape),
-        samples=count,
-    )
 
 
 def _as_rows(output: Any, count: int) -> Array:
@@ -246,13 +190,6 @@ def _as_rows(output: Any, count: int) -> Array:
             f"an output of shape {list(array.shape)} is not one row of classes per sample", shape=list(array.shape)
         )
     return array.reshape(count, -1)
-
-
-def _comparable(scores: Array) -> Array:
-    """Scores as floating point that can change its sign without loss."""
-    if scores.dtype.kind == "f":
-        return scores if scores.dtype.itemsize > 2 else scores.astype(np.float32)
-    return scores.astype(np.float64)
 
 
 def _finite(value: Any) -> float | None:

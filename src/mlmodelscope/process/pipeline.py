@@ -11,6 +11,7 @@ import numpy as np
 from mlmodelscope.core.answer import Answer, Classes, ClassScore, Custom
 from mlmodelscope.core.errors import FunctionError
 from mlmodelscope.core.manifest import ModelManifest, PythonFunction
+from mlmodelscope.process.detection import Detections
 from mlmodelscope.process.elements import Array, cast_array
 from mlmodelscope.process.functions import arrays_of, function_environment, function_stage, plain_value
 from mlmodelscope.process.input import InputPipeline, input_pipeline, stack
@@ -105,11 +106,12 @@ class _Functions:
         self._labels = list(labels.get(ranked, env["labels"])) if ranked is not None else []
 
     def finish(self, outputs: Sequence[Array], count: int) -> list[Any]:
-        return [self._row([with_batch(output, count)[row] for output in outputs]) for row in range(count)]
+        # the dots keep one number per sample an array
+        return [self._row([with_batch(output, count)[row, ...] for output in outputs]) for row in range(count)]
 
-    def answers(self, rows: Sequence[Any]) -> list[Answer]:
+    def answers(self, rows: Sequence[Any], samples: Sequence[Any] = ()) -> list[Answer]:
         if self._steps is not None and self._last is None:
-            return self._steps.answers(rows)
+            return self._steps.answers(rows, samples)
         return [self._answer(plain_value(self._final_stage, row)) for row in rows]
 
     def _row(self, arrays: list[Array]) -> Any:
@@ -148,7 +150,11 @@ def _one_or_all(arrays: list[Array]) -> Any:
 
 
 def _readable(steps: OutputPipeline, row: Any) -> Any:
-    """What the steps made, as an after_postprocess function is given it: classes as dictionaries, tensors as arrays."""
+    """What the steps made, as an after_postprocess function is given it: classes and boxes as dictionaries, tensors as
+    arrays.
+    """
+    if isinstance(steps, Detections):
+        return steps.readable(row)
     answer = steps.answers([row])[0]
     if isinstance(answer, Classes):
         return [score.model_dump() for score in answer.classes]

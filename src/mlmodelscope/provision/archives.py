@@ -25,10 +25,19 @@ from mlmodelscope.core.asset import is_pattern
 from mlmodelscope.core.errors import ArchiveError, UnknownNameError
 from mlmodelscope.provision.durable import storing, write_all
 
-__all__ = ["Limits", "extract", "extract_files", "select", "table"]
+__all__ = ["BoundedHeader", "Limits", "extract", "extract_files", "select", "table"]
 
 _CHUNK = 1 << 20
 _LINK_DEPTH = 8
+# for a path, a link and a few attributes; they may follow each other until Python's stack ends, all kept so long
+_LARGEST_HEADER_BYTES = 1 << 16
+_EXTENSIONS = (
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.XHDTYPE,
+)
 _BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -161,7 +170,8 @@ def _opened(archive: Path, limits: Limits) -> Iterator[dict[str, _Entry]]:
     with _reading(archive):
         with archive.open("rb") as file:
             is_zip = file.read(2) == b"PK"
-        handle = zipfile.ZipFile(archive) if is_zip else tarfile.open(archive, "r:*")  # noqa: SIM115 - closed below
+        # both are closed below
+        handle = zipfile.ZipFile(archive) if is_zip else tarfile.open(archive, "r:*", tarinfo=BoundedHeader)  # noqa: SIM115
     with handle:
         with _reading(archive):
             found = _zip_entries(handle) if isinstance(handle, zipfile.ZipFile) else _tar_entries(handle)
@@ -223,6 +233,9 @@ def _zip_entries(handle: zipfile.ZipFile) -> Iterator[tuple[str, _Entry | None]]
             continue
         if info.flag_bits & 1:
             raise zipfile.BadZipFile(f"the entry {name!r} is encrypted")
+        # the library unpacks what other methods packed as a whole: 300 bytes may become gigabytes of memory
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise zipfile.BadZipFile(f"the entry {name!r} is packed neither by deflate nor not at all")
         if stat.S_ISLNK(mode):
             with handle.open(info) as file:
                 text = file.read(4096).decode()
@@ -230,6 +243,21 @@ def _zip_entries(handle: zipfile.ZipFile) -> Iterator[tuple[str, _Entry | None]]
         elif stat.S_IFMT(mode) not in (0, stat.S_IFREG):
             raise zipfile.BadZipFile(f"the entry {name!r} is a device")
         yield name, _Entry(info.file_size, link, info.header_offset, partial(handle.open, info))
+
+
+class BoundedHeader(tarfile.TarInfo):
+    """A header without those extensions that the library would read into memory however large they claim to be."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError(f"the entry {self.name!r} is a sparse file")
+        if self.type in _EXTENSIONS and self.size > _LARGEST_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header claims {self.size} bytes")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
+
+    def _proc_gnusparse_10(self, entry: tarfile.TarInfo, *_: object) -> None:
+        raise tarfile.ReadError(f"the entry {entry.name!r} is a sparse file")
 
 
 def _tar_entries(handle: tarfile.TarFile) -> Iterator[tuple[str, _Entry | None]]:

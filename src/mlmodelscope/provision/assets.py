@@ -1,16 +1,19 @@
 """An asset of a manifest -> a verified file or folder on this machine, converted where the manifest asks for it.
 
-The steps: what is here already (in place, or in the cache) is checked and used; else the locations are tried in order;
-whatever arrives is checked before it gets its name in the cache; then the converter runs, once per original.
+The steps: what is here already (in place, or in the cache) is checked and used; else the mirrors are asked by digest,
+then the locations are tried in order; whatever arrives is checked before it gets its name in the cache; then the
+converter runs, once per original.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from mlmodelscope.core import settings
 from mlmodelscope.core.asset import Asset, Checksum, Conversion, FetchedAsset, Location, parse_location
 from mlmodelscope.core.errors import (
     ArchiveError,
@@ -22,11 +25,13 @@ from mlmodelscope.core.errors import (
     UnknownNameError,
 )
 from mlmodelscope.core.value import digest_of
+from mlmodelscope.provision.bundles import AssetContent
 from mlmodelscope.provision.cache import Cache, Entry
 from mlmodelscope.provision.convert import Converter, converter
-from mlmodelscope.provision.digests import Digests, check, combine, describe_mismatch, hash_path
+from mlmodelscope.provision.digests import Digests, check, combine, describe_mismatch, hash_path, list_files
 from mlmodelscope.provision.durable import place, read_json, remove, storing, write_json
 from mlmodelscope.provision.locations import index_key, is_in_place, label, local_path
+from mlmodelscope.provision.mirrors import Mirrors, configured_places
 from mlmodelscope.provision.progress import Progress
 from mlmodelscope.provision.sources import Sources
 
@@ -63,18 +68,45 @@ class Assets:
     ConvertError.
     """
 
-    def __init__(self, home: Path, *, sources: Sources | None = None) -> None:
+    def __init__(self, home: Path, *, sources: Sources | None = None, mirrors: Sequence[str] | None = None) -> None:
+        """`mirrors`: folders and web addresses; None for those of the settings and of this home."""
         self._cache = Cache(home / "assets")
         self._sources = sources or Sources(self._cache)
+        self._mirrors = Mirrors([*settings.mirrors(), *configured_places(home)] if mirrors is None else mirrors)
 
-    def fetch(self, asset: Asset, *, base: Path | None = None, progress: Progress | None = None) -> FetchedAsset:
-        """The asset, ready to be used. `base` is the folder that relative paths start from: the manifest's own."""
+    @property
+    def cache(self) -> Cache:
+        return self._cache
+
+    def fetch(
+        self, asset: Asset, *, base: Path | None = None, progress: Progress | None = None, reads_paths: bool = True
+    ) -> FetchedAsset:
+        """The asset, ready to be used. `base` is the folder that relative paths start from: the manifest's own.
+
+        Without `reads_paths`, paths of this machine are passed over: a stranger's manifest means files of another one.
+        """
         reader = converter(asset.conversion.name) if asset.conversion else None
-        request = _Request(asset, base, reader)
+        request = _Request(asset, base, reader, reads_paths)
         original = self._present(request) or self._first_served(request, progress)
         if reader is None or asset.conversion is None:
             return _fetched(original, original.path)
         return self._converted(original, reader, asset.conversion)
+
+    def content(
+        self, asset: Asset, *, base: Path | None = None, progress: Progress | None = None, reads_paths: bool = True
+    ) -> AssetContent:
+        """The original files of the asset, before any conversion, fetched where they are not here."""
+        reader = converter(asset.conversion.name) if asset.conversion else None
+        request = _Request(asset, base, reader, reads_paths)
+        original = self._present(request) or self._first_served(request, progress)
+        path, digests = original.path, original.digests
+        if path.is_dir():
+            files = {name: path / name for name in list_files(path)}
+        else:
+            companions = _companions(reader, path) if reader is not None else []
+            files = {path.name: path} | {name: path.parent / name for name in companions}
+        is_tree = path.is_dir() or len(files) > 1
+        return AssetContent(digests.sha256, digests.size_bytes, original.location, is_tree, files)
 
     def describe(self, asset: Asset, *, base: Path | None = None) -> AssetState:
         """Whether `fetch` would need the network, without using it."""
@@ -88,13 +120,15 @@ class Assets:
 
     def _present(self, request: _Request) -> _Original | None:
         """The asset as it is here already; a file that is not what it should be is passed over."""
-        for location in request.locations:
+        for location in request.usable:
             if is_in_place(location):
                 with suppress(*_LOCATION_ERRORS):
                     return self._in_place(location, request)
             elif (entry := self._cached(location, request)) is not None:
                 return _original(entry, location)
-        return None
+        # brought here by digest: from a bundle, or by another manifest
+        known = self._cache.lookup(request.sha256) if request.sha256 is not None else None
+        return _original(known, request.locations[0]) if known is not None else None
 
     def _cached(self, location: Location, request: _Request) -> Entry | None:
         checksum = request.checksum
@@ -135,13 +169,27 @@ class Assets:
         return combine({path.name: own} | {name: self._cache.hashes.hash(file) for name, file in files.items()})
 
     def _first_served(self, request: _Request, progress: Progress | None) -> _Original:
+        if (entry := self._mirrored(request, progress)) is not None:
+            return _original(entry, request.locations[0])
         failures: list[tuple[Location, MLModelScopeError]] = []
-        for location in request.locations:
+        for location in request.usable:
             try:
                 return self._served(location, request, progress)
             except _LOCATION_ERRORS as error:
                 failures.append((location, error))
-        raise _all_failed(failures)
+        raise _all_failed(failures, request)
+
+    def _mirrored(self, request: _Request, progress: Progress | None) -> Entry | None:
+        sha256, name = request.sha256, request.locations[0].name
+        if sha256 is None:
+            return None
+        with self._cache.locked(f"mirror {sha256}"), self._cache.scratch() as folder:
+            found = self._mirrors.deliver(
+                sha256, name, folder, lambda url, target: self._sources.download(url, target, progress)
+            )
+            if found is None:
+                return None
+            return self._cache.add(folder, found.location, is_tree=found.is_tree, digests=found.digests)
 
     def _served(self, location: Location, request: _Request, progress: Progress | None) -> _Original:
         if is_in_place(location):
@@ -211,6 +259,9 @@ class Assets:
                     place(scratch, folder)
                 known = {"schema": 1, "location": original.location, "sha256": sha256, **facts, **_stamp(target)}
                 write_json(note, known)
+            else:
+                with suppress(OSError):
+                    os.utime(note)
         return _fetched(original, target).model_copy(
             update={
                 "converted_sha256": str(known["sha256"]),
@@ -227,6 +278,16 @@ class _Request:
     asset: Asset
     base: Path | None
     reader: Converter | None
+    reads_paths: bool = True
+
+    @property
+    def usable(self) -> Sequence[Location]:
+        """The locations to look at."""
+        return [place for place in self.locations if self.reads_paths or place.kind != "path"]
+
+    @property
+    def sha256(self) -> str | None:
+        return self.checksum.sha256 if self.checksum is not None else None
 
     @property
     def locations(self) -> Sequence[Location]:
@@ -245,7 +306,9 @@ def _original(entry: Entry, location: Location) -> _Original:
     if not entry.is_tree:
         path = entry.file(location.name)
     else:
-        path = entry.folder if location.is_folder else entry.folder / location.name
+        # a folder may also be named without a slash at its end
+        path = entry.folder / location.name
+        path = path if not location.is_folder and path.is_file() else entry.folder
     return _Original(path, entry.digests, entry.location)
 
 
@@ -282,9 +345,11 @@ def _is_stamped(path: Path, known: dict[str, object]) -> bool:
     return _stamp(path).items() <= known.items() or hash_path(path).sha256 == known.get("sha256")
 
 
-def _all_failed(failures: Sequence[tuple[Location, MLModelScopeError]]) -> MLModelScopeError:
+def _all_failed(failures: Sequence[tuple[Location, MLModelScopeError]], request: _Request) -> MLModelScopeError:
+    if not failures:
+        return _not_here(request)
     if len(failures) == 1:
-        return failures[0][1]
+        return _with_digest(failures[0][1], request)
     reasons = {label(location): str(error.fields.get("reason", error.message)) for location, error in failures}
     for _, error in failures:
         if isinstance(error, DigestError):
@@ -292,8 +357,35 @@ def _all_failed(failures: Sequence[tuple[Location, MLModelScopeError]]) -> MLMod
             return error
     listed = "".join(f"\n  {place}: {reason}" for place, reason in reasons.items())
     hints = [error.hint for _, error in failures if error.hint]
-    return DownloadError(
+    error = DownloadError(
         f"none of the {len(failures)} locations could be fetched:{listed}",
         hint=hints[0] if hints else None,
         reasons=reasons,
+    )
+    return _with_digest(error, request)
+
+
+def _with_digest(error: MLModelScopeError, request: _Request) -> MLModelScopeError:
+    """An asset that cannot be fetched can still be brought by hand, if its digest is known."""
+    if isinstance(error, DownloadError) and request.sha256 is not None:
+        error.fields.setdefault("sha256", request.sha256)
+        error.hint = "; or ".join(filter(None, [error.hint, _bring(request.sha256)]))
+    return error
+
+
+def _not_here(request: _Request) -> DownloadError:
+    places = ", ".join(label(location) for location in request.locations)
+    return DownloadError(
+        f"{places} is a file of the machine that made the record, and its content is not here"
+        + (f" (SHA-256 {request.sha256})" if request.sha256 else ""),
+        hint=_bring(request.sha256) if request.sha256 else "ask the author of the record for the file",
+        sha256=request.sha256,
+        reason="it lies on another machine",
+    )
+
+
+def _bring(sha256: str) -> str:
+    return (
+        f"where the file is, run `mlmodelscope assets export ... -o bundle.tar`; here, `mlmodelscope assets import "
+        f"bundle.tar` (asset {sha256[:12]})"
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,9 @@ class Cache:
         if not folder.is_dir():
             return None
         if stamp is not None and stamp.get("files") == _stamps(folder, stamp):
+            # the time of the last use, by which old entries are found; a cache that cannot be written is still a cache
+            with suppress(OSError):
+                os.utime(self._stamp(sha256))
             return _entry(folder, stamp)
         with self.locked(sha256):
             return self._recovered(sha256, stamp or {})
@@ -137,6 +140,29 @@ class Cache:
             return self._stamped(tree, is_tree=True, name="", location=location)
         self._drop_unlocked(sha256)
         return None
+
+    def entries(self) -> Iterator[tuple[Entry, float]]:
+        """Every entry with the time of its last use, in Unix seconds; nothing is hashed."""
+        for note in sorted(self.root.glob("sha256/*/*.json")):
+            stamp, folder = read_json(note), note.with_suffix("")
+            with suppress(KeyError, ValueError, TypeError, FileNotFoundError):
+                if stamp is not None and folder.is_dir():
+                    yield _entry(folder, stamp), note.stat().st_mtime
+
+    def notes(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Every note of where something came from."""
+        for path in sorted(self.root.glob("index/*.json")):
+            if (note := read_json(path)) is not None:
+                yield path, note
+
+    def drop(self, sha256: str, oldest: float) -> bool:
+        """Removes the entry unless it was used after `oldest`."""
+        with self.locked(sha256), storing(self._folder(sha256)):
+            stamp = self._stamp(sha256)
+            if stamp.is_file() and stamp.stat().st_mtime > oldest:
+                return False
+            self._drop_unlocked(sha256)
+        return True
 
     def _drop(self, sha256: str) -> None:
         with self.locked(sha256):

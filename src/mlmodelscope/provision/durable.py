@@ -20,7 +20,19 @@ from typing import Any
 
 from mlmodelscope.core.errors import StorageError
 
-__all__ = ["locked", "place", "private_folder", "read_json", "remove", "storing", "sync", "write_all", "write_json"]
+__all__ = [
+    "locked",
+    "place",
+    "private_folder",
+    "read_json",
+    "remove",
+    "storage_error",
+    "storing",
+    "sync",
+    "write_all",
+    "write_json",
+    "write_text",
+]
 
 _HINTS = {
     errno.ENOSPC: "free some space, or set MLMODELSCOPE_HOME to a folder on another disk",
@@ -38,11 +50,16 @@ def storing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = str(error.filename) if isinstance(error.filename, str) else str(path)
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise StorageError(
-            f"cannot use {where}: {reason.lower()}", hint=_HINTS.get(error.errno or 0), path=where, reason=reason
-        ) from error
+        raise storage_error(error, path) from error
+
+
+def storage_error(error: OSError, path: Path) -> StorageError:
+    """What the operating system said, in our words; `path` is named where it named none."""
+    where = str(error.filename) if isinstance(error.filename, str) else str(path)
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return StorageError(
+        f"cannot use {where}: {reason.lower()}", hint=_HINTS.get(error.errno or 0), path=where, reason=reason
+    )
 
 
 @contextmanager
@@ -111,13 +128,20 @@ def place(source: Path, target: Path) -> None:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Replaces `path` with `value` in one step: a reader sees the old text or the new one."""
+    write_text(path, json.dumps(value, sort_keys=True, indent=1))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces `path` in one step, and returns when the new text is on the disk."""
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(value, file, sort_keys=True, indent=1)
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
                 file.flush()
+                # mkstemp gives the file to its owner alone
+                os.fchmod(file.fileno(), 0o644)
                 os.fsync(file.fileno())
             Path(name).replace(path)
         except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -71,6 +72,11 @@ class Sources:
                 missing = missing or error
         assert missing is not None, "every kind of source gives an archive or raises"
         raise missing
+
+    def download(self, url: str, target: Path, progress: Progress | None = None) -> None:
+        """One file of a mirror, whose digest is known. A mirror that is away must not hold up the others for long."""
+        quick = replace(self._downloader, tries=min(2, self._downloader.tries), timeout_seconds=20.0)
+        self._download(quick, url, target, progress or NoProgress(), is_pinned=True)
 
     def forget(self, location: Location) -> None:
         """Drops the archive that a web address served."""

@@ -11,7 +11,14 @@ from mlmodelscope.analyse.statistics import PairedDifference
 from mlmodelscope.core.estimate import Estimate
 from mlmodelscope.core.factors import Difference
 
-__all__ = ["format_comparison", "format_reproduction"]
+__all__ = [
+    "format_change",
+    "format_comparison",
+    "format_ratio",
+    "format_reproduction",
+    "format_speed",
+    "format_top1",
+]
 
 _SHOWN_PER_GROUP = 6
 
@@ -48,13 +55,13 @@ def _differences(found: Sequence[Difference]) -> list[str]:
     lines: list[str] = []
     for group in dict.fromkeys(item.group for item in found):
         members = [item for item in found if item.group is group]
-        lines += [f"  {group}: {m.fact}: {_change(m.left, m.right)}" for m in members[:_SHOWN_PER_GROUP]]
+        lines += [f"  {group}: {m.fact}: {format_change(m.left, m.right)}" for m in members[:_SHOWN_PER_GROUP]]
         if len(members) > _SHOWN_PER_GROUP:
             lines.append(f"  {group}: and {len(members) - _SHOWN_PER_GROUP} more")
     return lines
 
 
-def _change(left: object, right: object) -> str:
+def format_change(left: object, right: object) -> str:
     """Of two lists (processor features, say) only what the other does not have: the whole would hide it."""
     if isinstance(left, list) and isinstance(right, list):
         left, right = [item for item in left if item not in right], [item for item in right if item not in left]
@@ -73,19 +80,19 @@ def _numbers(comparison: Comparison) -> list[str]:
     lines = []
     ratio = comparison.latency_ratio
     if ratio is not None:
-        lines.append(f"latency ratio {_ratio(ratio)}: {_speed(ratio)}")
+        lines.append(f"latency ratio {format_ratio(ratio)}: {format_speed(ratio)}")
         if not comparison.is_side_by_side:
             lines.append("  (not measured side by side: the machine may have drifted; evaluate both in one command)")
     elif comparison.latency_note:
         lines.append(f"latency ratio -: {comparison.latency_note}")
     if comparison.top1 is not None:
-        lines.append(_top1(comparison.top1))
+        lines.append(format_top1(comparison.top1))
     if comparison.flipped is not None:
         lines.append(f"first answers that differ: {comparison.flipped} of {comparison.common_samples}")
     return lines
 
 
-def _top1(top1: PairedDifference) -> str:
+def format_top1(top1: PairedDifference) -> str:
     estimate, interval = top1.difference, top1.difference.interval
     bounds = f" [{100 * interval.low:+z.1f}, {100 * interval.high:+z.1f}]" if interval else ""
     if top1.p_value < SIGNIFICANCE:
@@ -96,7 +103,7 @@ def _top1(top1: PairedDifference) -> str:
     return f"top-1 {100 * estimate.value:+z.1f} points{bounds} {counted}: {verdict}"
 
 
-def _ratio(ratio: Estimate) -> str:
+def format_ratio(ratio: Estimate) -> str:
     interval = ratio.interval
     if interval is None:
         return _factor(ratio.value)
@@ -110,7 +117,7 @@ def _factor(value: float) -> str:
     return f"{value:.{decimals}f}"
 
 
-def _speed(ratio: Estimate) -> str:
+def format_speed(ratio: Estimate) -> str:
     interval = ratio.interval
     if interval is None or interval.basis != "launches":
         return "one launch gives no verdict"

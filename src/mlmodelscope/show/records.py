@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlmodelscope.core.record import Accuracy, Failure, Performance, Record
+from mlmodelscope.core.record import Accuracy, Failure, Performance, Record, TraceFacts
 from mlmodelscope.core.store import HistoryRow
 from mlmodelscope.show.units import (
     format_bytes,
@@ -15,7 +15,17 @@ from mlmodelscope.show.units import (
     table,
 )
 
-__all__ = ["format_history", "format_record", "format_summary"]
+__all__ = [
+    "format_count",
+    "format_dataset",
+    "format_execution",
+    "format_framework",
+    "format_history",
+    "format_record",
+    "format_scenario",
+    "format_summary",
+    "format_system",
+]
 
 
 def format_summary(records: Sequence[Record]) -> str:
@@ -28,7 +38,7 @@ def format_summary(records: Sequence[Record]) -> str:
             (
                 record.id,
                 f"{record.model.name} {record.model.version}",
-                _framework(record),
+                format_framework(record),
                 format_estimate(accuracy.top1, "share") if accuracy else "-",
                 format_estimate(performance.latency_median_ns, "duration") if performance else _failed(record),
                 format_throughput(performance.throughput.value) if performance else "-",
@@ -66,11 +76,11 @@ def format_record(record: Record) -> str:
                 ("when", f"{record.created_at[:19].replace('T', ' ')} UTC"),
                 ("model", f"{record.model.name} {record.model.version}  manifest {record.model.manifest.digest[:12]}"),
                 ("weights", record.model.weights_digest or "unknown"),
-                ("data set", _dataset(record)),
-                ("framework", _framework(record)),
-                ("execution", _execution(record)),
-                ("scenario", _scenario(record)),
-                ("system", _system(record)),
+                ("data set", format_dataset(record)),
+                ("framework", format_framework(record)),
+                ("execution", format_execution(record)),
+                ("scenario", format_scenario(record)),
+                ("system", format_system(record)),
             ]
         )
     ]
@@ -80,6 +90,8 @@ def format_record(record: Record) -> str:
         blocks.append(_accuracy(record.accuracy))
     if record.performance is not None:
         blocks.append(_performance(record.performance))
+    if record.trace is not None:
+        blocks.append(_trace(record.id, record.trace))
     blocks += [f"warning: {text}" for text in record.warnings]
     return "\n\n".join(blocks)
 
@@ -89,7 +101,7 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in pairs)
 
 
-def _count(number: int, one: str, many: str = "") -> str:
+def format_count(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
@@ -97,42 +109,49 @@ def _failed(record: Record) -> str:
     return f"failed: {record.failure.code}" if record.failure else "-"
 
 
-def _framework(record: Record) -> str:
+def format_framework(record: Record) -> str:
     software = record.software
     if software is None:
         return record.request.framework or "-"
-    return f"{software.framework} {software.framework_version}"
+    where = " (sandboxed)" if software.environment.is_sandboxed else ""
+    return f"{software.framework} {software.framework_version}{where}"
 
 
-def _dataset(record: Record) -> str:
+def format_dataset(record: Record) -> str:
     dataset = record.dataset
     if dataset is None:
         return "-"
     name = f"{dataset.name} {dataset.version}".strip()
-    return f"{name} ({_count(dataset.sample_count, 'sample')})"
+    return f"{name} ({format_count(dataset.sample_count, 'sample')})"
 
 
-def _execution(record: Record) -> str:
+def format_execution(record: Record) -> str:
     used = record.execution
     if used is None:
         return "-"
     optimization = f"optimization {used.optimization}" if used.optimization else ""
-    parts = (_count(used.threads, "thread"), f"batch {used.batch_size}", used.provider, used.precision, optimization)
+    parts = (
+        format_count(used.threads, "thread"),
+        f"batch {used.batch_size}",
+        used.provider,
+        used.precision,
+        optimization,
+    )
     return ", ".join(part for part in parts if part)
 
 
-def _scenario(record: Record) -> str:
+def format_scenario(record: Record) -> str:
     scenario = record.scenario
-    launches = _count(scenario.launches, "launch", "launches")
+    launches = format_count(scenario.launches, "launch", "launches")
     return f"{scenario.type}, timed {scenario.timed}, {launches}, seed {record.seed}"
 
 
-def _system(record: Record) -> str:
+def format_system(record: Record) -> str:
     system = record.system
     if system is None:
         return "-"
     return (
-        f"{system.cpu_model or system.architecture}, {_count(system.usable_cpus, 'usable processor')}, "
+        f"{system.cpu_model or system.architecture}, {format_count(system.usable_cpus, 'usable processor')}, "
         f"{format_bytes(system.memory_bytes)}, Linux {system.kernel}"
     )
 
@@ -147,16 +166,22 @@ def _failure(failure: Failure) -> str:
     return "\n".join(lines)
 
 
+def _trace(record_id: str, trace: TraceFacts) -> str:
+    cut = ", truncated" if trace.is_truncated else ""
+    level = trace.level.name.lower()
+    return f"trace  level {level}, {trace.spans} spans{cut}: mlmodelscope trace show {record_id}"
+
+
 def _accuracy(accuracy: Accuracy) -> str:
     pairs = [(name, estimate) for name, estimate in (("top-1", accuracy.top1), ("top-5", accuracy.top5)) if estimate]
     if not pairs:
-        return f"accuracy  - ({_count(accuracy.samples, 'sample')}, {accuracy.labelled} with a label)"
+        return f"accuracy  - ({format_count(accuracy.samples, 'sample')}, {accuracy.labelled} with a label)"
     return _pairs([(name, f"{format_estimate(e, 'share')}  n={e.n}") for name, e in pairs])
 
 
 def _performance(performance: Performance) -> str:
-    queries = _count(performance.latency_median_ns.n, "query", "queries")
-    launches = _count(performance.latency_median_ns.launches, "launch", "launches")
+    queries = format_count(performance.latency_median_ns.n, "query", "queries")
+    launches = format_count(performance.latency_median_ns.launches, "launch", "launches")
     pairs = [
         ("median", format_estimate(performance.latency_median_ns, "duration")),
         ("trimmed mean", format_estimate(performance.latency_trimmed_mean_ns, "duration")),

@@ -6,7 +6,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -33,7 +33,10 @@ class ArtifactFolder:
             sha256, size = _measure(content)
             place = self._place(sha256)
             # a damaged file of that name is replaced: the content is at hand
-            if not (place.is_file() and _measure(place) == (sha256, size)):
+            if place.is_file() and _measure(place) == (sha256, size):
+                # younger than anything that is pruned: the record that will name it is still to come
+                os.utime(place)
+            else:
                 stored = self._write(content, place)
                 if stored != sha256:
                     raise StoreError(
@@ -67,6 +70,24 @@ class ArtifactFolder:
             if not place.is_file() or place.stat().st_size != artifact.size_bytes:
                 raise _missing(artifact)
 
+    def files(self) -> Iterator[tuple[str, int, float]]:
+        """(SHA-256, bytes, last use in Unix seconds) of every file."""
+        yield from _files(self._folder / "sha256", "*/*")
+
+    def unfinished(self) -> Iterator[tuple[str, int, float]]:
+        """The same of what killed processes left, under its file name."""
+        yield from _files(self._folder / "tmp", "*")
+
+    def discard(self, sha256: str, oldest: float) -> bool:
+        """Removes the file of a digest, or an unfinished one, unless it was used after `oldest`."""
+        is_digest = len(sha256) == 64
+        place = self._place(sha256) if is_digest else self._folder / "tmp" / Path(sha256).name
+        with _translating(sha256):
+            if not place.is_file() or place.stat().st_mtime > oldest:
+                return False
+            place.unlink(missing_ok=True)
+        return True
+
     def _place(self, sha256: str) -> Path:
         if len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
             raise StoreError(f"{sha256!r} is not a SHA-256 digest", sha256=sha256)
@@ -90,6 +111,14 @@ class ArtifactFolder:
                 path.replace(place)
                 _sync_folder(place.parent)
         return digest.hexdigest()
+
+
+def _files(folder: Path, pattern: str) -> Iterator[tuple[str, int, float]]:
+    for path in folder.glob(pattern):
+        # another process may finish or remove it meanwhile
+        with suppress(FileNotFoundError):
+            facts = path.stat()
+            yield path.name, facts.st_size, facts.st_mtime
 
 
 @contextmanager

@@ -11,6 +11,7 @@ The order of the work is chosen here and not left to the database, which knows n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -141,8 +142,12 @@ def newest(
     )
 
 
-def rows(ids: Sequence[str]) -> sa.Select[Any]:
-    """The rows of these records, newest first, with the columns named after the fields of `HistoryRow`."""
+@cache
+def rows() -> sa.Select[Any]:
+    """The rows of the records `ids`, newest first, with the columns named after the fields of `HistoryRow`.
+
+    Made once: putting the statement together takes longer than the database needs to answer it.
+    """
     model, framework, dataset, system, outcome, scenario = FACETS.values()
     own = [column for column in records.c if column.name not in FACETS]
     joined: sa.FromClause = records
@@ -164,7 +169,7 @@ def rows(ids: Sequence[str]) -> sa.Select[Any]:
             scenario.c.timed,
         )
         .select_from(joined)
-        .where(records.c.id.in_(ids))
+        .where(records.c.id.in_(sa.bindparam("ids", expanding=True)))
         .order_by(records.c.id.desc())
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any
 
@@ -11,10 +12,11 @@ from mlmodelscope.core.errors import StoreError
 from mlmodelscope.core.record import RECORD_FORMAT, Record
 from mlmodelscope.core.value import canonical_json
 
-__all__ = ["artifact_rows", "facet_values", "number_columns", "pack", "unpack"]
+__all__ = ["artifact_rows", "digests_in", "facet_values", "number_columns", "pack", "unpack"]
 
 # Level 6 saves 6 % over level 1 and costs 0.1 ms more per record.
 _LEVEL = 6
+_DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 def facet_values(record: Record) -> dict[str, dict[str, Any] | None]:
@@ -78,6 +80,14 @@ def unpack(record_id: str, format_number: int, body: bytes) -> Record:
             hint="the database is damaged or was changed by another program; restore it from a backup",
             id=record_id,
         ) from error
+
+
+def digests_in(body: bytes) -> list[str]:
+    """Every SHA-256 in a packed record, without parsing it: what is found too much is only kept too long."""
+    try:
+        return [found.decode() for found in _DIGEST.findall(zlib.decompress(body))]
+    except zlib.error:
+        return []
 
 
 def _framework_asked_for(record: Record) -> str | None:

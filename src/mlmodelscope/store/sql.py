@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import sqlalchemy as sa
 from mlmodelscope.core.errors import StoreError, UnknownNameError, UsageError
 from mlmodelscope.core.ids import is_id
 from mlmodelscope.core.record import Artifact, Record
+from mlmodelscope.core.storage import LEAST_AGE_SECONDS, StorageItem
 from mlmodelscope.core.store import HistoryPage, HistoryQuery, HistoryRow
 from mlmodelscope.core.versions import VersionConstraint, parse_constraint
 from mlmodelscope.store import query as sql
 from mlmodelscope.store.artifacts import ArtifactFolder
 from mlmodelscope.store.failures import translating
 from mlmodelscope.store.redact import Private, redact
-from mlmodelscope.store.rows import artifact_rows, facet_values, number_columns, pack, unpack
+from mlmodelscope.store.rows import artifact_rows, digests_in, facet_values, number_columns, pack, unpack
 from mlmodelscope.store.schema import FACETS, INDEXED_FACETS, artifacts, documents, records
 
 __all__ = ["WRITES", "SqlStore"]
@@ -49,13 +51,14 @@ class SqlStore:
         names = [artifact.name for artifact in record.artifacts]
         if len(set(names)) < len(names):
             raise StoreError(f"two artifacts of record {record.id} have one name", id=record.id, names=names)
-        for artifact in record.artifacts:
-            self._artifacts.require(artifact)
         stored = redact(record, self._private)
         body = pack(stored)
         with translating(self._place), self._writer.begin() as connection:
             earlier = connection.execute(_document(record.id)).first()
             if earlier is None:
+                # whoever frees space does it as a writer too, so what is there now stays
+                for artifact in record.artifacts:
+                    self._artifacts.require(artifact)
                 _insert(connection, stored, body)
             elif unpack(*earlier) != stored:
                 raise StoreError(
@@ -86,12 +89,54 @@ class SqlStore:
         with translating(self._place), self._engine.begin() as connection:
             # one more than asked for tells whether there is another page
             ids = _search(connection, query, constraints, limit + 1, after)
-            found = connection.execute(sql.rows(ids[:limit])).mappings().all() if ids else []
+            found = connection.execute(sql.rows(), {"ids": ids[:limit]}).mappings().all() if ids else []
         page = tuple(HistoryRow(**row) for row in found)
         return HistoryPage(page, after=page[-1].id if len(ids) > limit else None)
 
+    def trust(self, record_id: str) -> Record:
+        with translating(self._place), self._writer.begin() as connection:
+            row = connection.execute(_document(record_id)).first()
+            if row is None:
+                raise UnknownNameError("record", record_id, connection.scalars(sql.neighbours(record_id)).all())
+            record = unpack(*row).model_copy(update={"is_trusted": True})
+            connection.execute(sa.update(documents).where(documents.c.id == record_id).values(body=pack(record)))
+        return record
+
+    def storage(self) -> list[StorageItem]:
+        with translating(self._place), self._engine.begin() as connection:
+            named = _named_artifacts(connection)
+        items = [
+            StorageItem("artifacts" if sha256 in named else "orphans", sha256, sha256, size, used_at, sha256 in named)
+            for sha256, size, used_at in self._artifacts.files()
+        ]
+        items += [StorageItem("unfinished", f"artifact:{n}", n, s, at) for n, s, at in self._artifacts.unfinished()]
+        return [*self._database_items(), *items]
+
+    def named_digests(self) -> set[str]:
+        found: set[str] = set()
+        with translating(self._place), self._engine.connect() as connection:
+            bodies = connection.execution_options(yield_per=1000).scalars(sa.select(documents.c.body))
+            for body in bodies:
+                found.update(digests_in(body))
+        return found
+
+    def discard(self, items: Iterable[StorageItem]) -> list[StorageItem]:
+        oldest = time.time() - LEAST_AGE_SECONDS
+        with translating(self._place), self._writer.begin() as connection:
+            named = _named_artifacts(connection)
+            return [
+                item
+                for item in items
+                if (item.kind == "orphans" and item.key not in named and self._artifacts.discard(item.key, oldest))
+                or (item.kind == "unfinished" and self._artifacts.discard(item.key.removeprefix("artifact:"), oldest))
+            ]
+
     def close(self) -> None:
         self._engine.dispose()
+
+    def _database_items(self) -> list[StorageItem]:
+        """The files of the database, where it is one of this machine."""
+        return []
 
 
 def _search(
@@ -119,6 +164,10 @@ def _search(
     way, along = sql.choose(facets, sizes)
     rest = sql.rest_of(query, after, {facet: ids for facet, ids in facets.items() if facet != along}, texts)
     return connection.scalars(sql.newest(way, along, facets.get(along, ()), rest, limit)).all()
+
+
+def _named_artifacts(connection: sa.Connection) -> set[str]:
+    return set(connection.scalars(sa.select(artifacts.c.sha256).distinct()))
 
 
 def _document(record_id: str) -> sa.Select[Any]:

@@ -9,14 +9,17 @@ Subclass `PredictorContract`, set `framework` to the registered name, and define
         def case(self, tmp_path):
             return PredictorCase(...)
 
-`LifecycleContract` is the part that also holds for a predictor without a model (`null`).
+`LifecycleContract` is the part that also holds for a predictor without a model (`null`). A predictor with the ability
+`Profiles` also keeps `ProfilesContract`: subclass both.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,10 +27,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mlmodelscope.core.plugins import installed_version, predictors
-from mlmodelscope.core.predictor import Predictor
+from mlmodelscope.core.predictor import Predictor, Profiles
 from mlmodelscope.predictors.port import CODES, PredictorFault
 
-__all__ = ["LifecycleContract", "PredictorCase", "PredictorContract"]
+__all__ = ["LifecycleContract", "PredictorCase", "PredictorContract", "ProfilesContract"]
 
 Array = NDArray[Any]
 
@@ -219,6 +222,78 @@ class PredictorContract(LifecycleContract):
         predictor.load(self.model(case.open_batch))
         _refused(lambda: predictor.load(self.model(case.corrupt)), "model_format")
         _refused(lambda: predictor.predict(list(case.samples[0])), "predictor_failed")
+
+
+class ProfilesContract(LifecycleContract):
+    """What holds for every predictor with the ability `Profiles`: layers per call, on our clock, and no trace after."""
+
+    @pytest.fixture
+    def profiler(self, predictor: Predictor, case: PredictorCase) -> Profiles:
+        predictor.load(self.model(case.open_batch))
+        assert isinstance(predictor, Profiles)
+        return predictor
+
+    def test_every_call_has_its_layers_inside_it(
+        self, predictor: Predictor, profiler: Profiles, case: PredictorCase, tmp_path: Path
+    ) -> None:
+        profiler.start_profile(str(tmp_path))
+        calls = []
+        for sample in case.samples:
+            begin = time.monotonic_ns()
+            predictor.predict(list(sample))
+            calls.append((begin, time.monotonic_ns()))
+        profiles = profiler.stop_profile()
+        assert len(profiles) == len(calls)
+        for (begin, end), layers in zip(calls, profiles, strict=True):
+            assert layers
+            assert json.loads(json.dumps(layers)) == layers
+            starts = [layer["start_ns"] for layer in layers]
+            assert starts == sorted(starts)
+            # a framework's clock may be as coarse as a microsecond
+            assert starts[0] >= begin - 2000
+            assert max(layer["start_ns"] + layer["duration_ns"] for layer in layers) <= end + 2000
+            assert all(layer["name"] and layer["duration_ns"] >= 0 for layer in layers)
+
+    def test_answers_are_the_same_while_profiled_and_afterwards(
+        self, predictor: Predictor, profiler: Profiles, case: PredictorCase, tmp_path: Path
+    ) -> None:
+        profiler.start_profile(str(tmp_path))
+        _same(predictor.predict(list(case.samples[0])), case.expected[0], case)
+        profiler.stop_profile()
+        _same(predictor.predict(list(case.samples[1])), case.expected[1], case)
+
+    def test_a_profile_leaves_no_files(
+        self, predictor: Predictor, profiler: Profiles, case: PredictorCase, tmp_path: Path
+    ) -> None:
+        folder = tmp_path / "scratch"
+        folder.mkdir()
+        profiler.start_profile(str(folder))
+        predictor.predict(list(case.samples[0]))
+        profiler.stop_profile()
+        assert list(folder.iterdir()) == []
+
+    def test_a_profile_can_be_taken_again(
+        self, predictor: Predictor, profiler: Profiles, case: PredictorCase, tmp_path: Path
+    ) -> None:
+        for count in (1, 2):
+            profiler.start_profile(str(tmp_path))
+            for _ in range(count):
+                predictor.predict(list(case.samples[0]))
+            assert len(profiler.stop_profile()) == count
+        assert list(profiler.stop_profile()) == []
+
+    def test_a_profile_without_a_model_is_a_fault(self, predictor: Predictor, tmp_path: Path) -> None:
+        assert isinstance(predictor, Profiles)
+        start = predictor.start_profile
+        _refused(lambda: start(str(tmp_path)), "predictor_failed")
+
+    def test_unloading_ends_a_profile(
+        self, predictor: Predictor, profiler: Profiles, case: PredictorCase, tmp_path: Path
+    ) -> None:
+        profiler.start_profile(str(tmp_path))
+        predictor.unload()
+        _refused(lambda: predictor.predict(list(case.samples[0])), "predictor_failed")
+        assert list(profiler.stop_profile()) == []
 
 
 def _refused(call: Any, code: str | None = None) -> PredictorFault:

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["RunFolder"]
+__all__ = ["RunFolder", "remove_abandoned"]
 
 # between the making of a folder and its lock lies a moment in which it looks abandoned
 _LEAST_AGE_SECONDS = 3600
@@ -46,15 +46,22 @@ def _is_locked(descriptor: int) -> bool:
 
 def _sweep(runs: Path) -> None:
     """Removes the folders of runs whose process was killed: their lock is free."""
-    old = time.time() - _LEAST_AGE_SECONDS
     for folder in runs.iterdir() if runs.is_dir() else ():
-        # another process may sweep the same folder
-        with suppress(OSError):
-            if folder.stat().st_mtime > old:
-                continue
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                if _is_locked(descriptor):
-                    shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(descriptor)
+        remove_abandoned(folder)
+
+
+def remove_abandoned(folder: Path) -> bool:
+    """Removes the folder of a run whose process was killed; whether it did."""
+    old = time.time() - _LEAST_AGE_SECONDS
+    # another process may sweep the same folder
+    with suppress(OSError):
+        if folder.stat().st_mtime > old:
+            return False
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            if _is_locked(descriptor):
+                shutil.rmtree(folder, ignore_errors=True)
+                return True
+        finally:
+            os.close(descriptor)
+    return False

@@ -8,8 +8,9 @@ from typing import Any
 
 from mlmodelscope.core.asset import Asset
 from mlmodelscope.core.manifest import DatasetManifest, ModelManifest, ModelOutput
-from mlmodelscope.core.request import Environment, Measure, ResolvedFramework, Scenario
+from mlmodelscope.core.request import Environment, Measure, Offline, ResolvedFramework, Scenario
 from mlmodelscope.core.sample import Dataset
+from mlmodelscope.core.span import TraceLevel
 from mlmodelscope.core.steps import Argsort, TopK
 from mlmodelscope.core.value import Frozen, digest_of
 
@@ -41,23 +42,45 @@ class Job(Frozen):
     run_folder: str
     cache_folder: str
     spawned_ns: int
+    trace_level: TraceLevel = TraceLevel.NONE
+    trace_queries: int = 10
+    trace_id: str = ""
+
+    @property
+    def is_traced(self) -> bool:
+        """A traced launch measures nothing: it shows where the time goes."""
+        return self.trace_level > TraceLevel.NONE
 
     @property
     def measures_performance(self) -> bool:
-        return self.measure != "accuracy"
+        return self.measure != "accuracy" and not self.is_traced
 
     @property
     def measures_accuracy(self) -> bool:
         """The accuracy pass runs once, in the first launch, after its measured queries."""
-        return self.measure != "performance" and self.is_first
+        return self.measure != "performance" and self.is_first and not self.is_traced
+
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        """The files of the run folder that the worker writes and the parent reads; the sandbox gives back no others."""
+        from mlmodelscope.worker.tracing import TRACE_FILE
+
+        work = (f"work-{self.index}.npy",) if isinstance(self.scenario, Offline) else ()
+        return (
+            *((f"stamps-{self.index}.npy", *work) if self.measures_performance else ()),
+            *(("predictions.jsonl",) if self.measures_accuracy else ()),
+            *((TRACE_FILE,) if self.is_traced else ()),
+        )
 
     @property
     def min_duration_ns(self) -> int:
-        return self.scenario.min_duration_ns // self.scenario.launches
+        scenario = self.scenario
+        return 0 if isinstance(scenario, Offline) else scenario.min_duration_ns // scenario.launches
 
     @property
     def min_queries(self) -> int:
-        return -(-self.scenario.min_queries // self.scenario.launches)
+        scenario = self.scenario
+        return 1 if isinstance(scenario, Offline) else -(-scenario.min_queries // scenario.launches)
 
     def path_of(self, asset: Asset) -> Path:
         return Path(self.files[asset_key(asset)])
@@ -95,7 +118,8 @@ class Job(Frozen):
 
     def performance_positions(self, count: int) -> list[int]:
         """The positions of the performance set: `performance_set` samples chosen by the seed, or all."""
-        wanted = min(self.scenario.performance_set, count)
+        scenario = self.scenario
+        wanted = 0 if isinstance(scenario, Offline) else min(scenario.performance_set, count)
         return sorted(random.Random(self.seed).sample(range(count), wanted))
 
 

@@ -2,11 +2,11 @@
 
 The worker is the leader of its own session and process group. Whatever ends the launch (success, a limit, Ctrl-C, the
 death of this process), the whole group is killed: by us, or by the worker's guardian once our end of its pipe closes.
+An untrusted job's worker runs in the sandbox, whose process namespace ends with it: no child of it can stay behind.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import select
 import signal
@@ -24,19 +24,26 @@ from mlmodelscope.core.errors import (
     Interrupted,
     MemoryLimitError,
     MLModelScopeError,
+    ProcessLimitError,
+    SandboxError,
     TimeLimitError,
     WorkerCrashError,
-    from_fields,
 )
+from mlmodelscope.core.record import STAGES, Stage
 from mlmodelscope.core.request import Limits
 from mlmodelscope.measure.memory import group_resident_bytes
+from mlmodelscope.measure.processes import children_of, read_tree
 from mlmodelscope.worker.job import Job
 from mlmodelscope.worker.protocol import PROTOCOL_VERSION, Channel, ProtocolViolation
+from mlmodelscope.worker.results import checked_error, checked_message
+from mlmodelscope.worker.sandbox import HINT, MOST_TASKS, find_bwrap, sandboxed
 
 __all__ = ["LaunchFailed", "WorkerEvent", "launch"]
 
-_PROGRESS_STAGES = ("prepare", "warmup", "measure", "accuracy")
+_PROGRESS_STAGES = ("prepare", "warmup", "measure", "trace", "accuracy")
 _LOG_TAIL_BYTES = 4000
+_STALL_SECONDS = 30.0
+_NAMESPACE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,7 @@ class WorkerEvent:
     """What a person may want to see: the stage just entered, or how far it is."""
 
     launch: int
-    stage: str
+    stage: Stage
     done: int = 0
     total: int | None = None
 
@@ -63,10 +70,13 @@ def launch(
     environment: Mapping[str, str],
     on_event: Callable[[WorkerEvent], None] = lambda event: None,
 ) -> dict[str, Any]:
-    """The worker's final message. Raises LaunchFailed, or Interrupted on Ctrl-C; the group is gone in any case."""
+    """The worker's final message. Raises LaunchFailed, or Interrupted on Ctrl-C; the group is gone in any case.
+
+    SandboxError: the job is untrusted and there is no sandbox here; then nothing was started.
+    """
     folder = Path(job.run_folder)
     (folder / "progress").write_bytes(bytes(8))
-    with _Worker(folder / f"worker-{job.index}.log", environment) as worker:
+    with _Worker(job, folder / f"worker-{job.index}.log", environment) as worker:
         watch = _Watch(worker, limits, job.index, on_event)
         try:
             worker.channel.send({"type": "job", "version": PROTOCOL_VERSION, "job": job.model_dump(mode="json")})
@@ -89,14 +99,20 @@ def _typed(error: Exception, worker: _Worker, stage: str) -> MLModelScopeError:
 class _Worker:
     """The child process, its socket, its guardian's pipe and its log."""
 
-    def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, job: Job, log: Path, environment: Mapping[str, str]) -> None:
         self._log = log
+        self.is_sandboxed = job.environment.is_sandboxed
+        self._namespace: int | None = None
+        bwrap = find_bwrap() if self.is_sandboxed else None
         ours, theirs = socket.socketpair()
         guard_read, self._guard_write = os.pipe()
         try:
+            command = [sys.executable, "-P", "-m", "mlmodelscope.worker.main", str(theirs.fileno()), str(guard_read)]
+            if bwrap is not None:
+                command = sandboxed(bwrap, command, job, environment)
             with log.open("wb") as output:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "mlmodelscope.worker.main", str(theirs.fileno()), str(guard_read)],
+                    command,
                     pass_fds=(theirs.fileno(), guard_read),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -104,14 +120,14 @@ class _Worker:
                     env=dict(environment),
                     start_new_session=True,
                 )
-        except OSError:
+        except (OSError, SandboxError):
             ours.close()
             os.close(self._guard_write)
             raise
         finally:
             theirs.close()
             os.close(guard_read)
-        self.channel = Channel(ours)
+        self.channel = Channel(ours, _STALL_SECONDS)
 
     def __enter__(self) -> _Worker:
         return self
@@ -122,19 +138,37 @@ class _Worker:
         # last of all: the guardian wakes on this and kills whatever is left of the group
         os.close(self._guard_write)
 
+    def greeted(self) -> None:
+        """The worker has spoken. In the sandbox: remember the first process of its namespace, whose end is the end of
+        all in it."""
+        if self.is_sandboxed and self._namespace is None:
+            with suppress(OSError):
+                self._namespace = next((os.pidfd_open(pid) for pid in children_of(self.process.pid)), None)
+
     def kill(self) -> None:
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+        if self._namespace is not None:
+            # it dies with bubblewrap's process outside, and is gone only after every process inside
+            select.select([self._namespace], [], [], _NAMESPACE_SECONDS)
+            os.close(self._namespace)
+            self._namespace = None
 
-    def crash(self, stage: str) -> WorkerCrashError:
+    def crash(self, stage: str) -> WorkerCrashError | SandboxError:
         """Why a worker that says nothing any more ended."""
         try:
             code = self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self.kill()
             return WorkerCrashError(f"the worker hung up in stage {stage}", stage=stage)
+        if self.is_sandboxed:
+            if self._namespace is None:
+                lines = self.log_tail().strip().splitlines() or [f"exit code {code}"]
+                return SandboxError(f"the sandbox did not start: {lines[-1]}", hint=HINT, reason=lines[-1])
+            # bubblewrap tells the signal that ended the worker as shells do
+            code = 128 - code if code > 128 else code
         if code < 0:
             name = signal.Signals(-code).name
             hint = "the kernel may have run out of memory: use a smaller batch" if name == "SIGKILL" else None
@@ -158,7 +192,8 @@ class _Watch:
     limits: Limits
     index: int
     on_event: Callable[[WorkerEvent], None]
-    stage: str = "start"
+    stage: Stage = "start"
+    _said_hello: bool = False
     _total: int | None = None
     _count: int = 0
     _moved_at: float = field(default_factory=time.monotonic)
@@ -166,16 +201,21 @@ class _Watch:
 
     def until_done(self, folder: Path) -> dict[str, Any]:
         tick = self._tick_seconds()
-        with (folder / "progress").open("rb") as file, mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ) as counter:
+        looked_at = time.monotonic()
+        # read, not mapped: the worker may make the file shorter, and a mapping would then kill us
+        with (folder / "progress").open("rb", buffering=0) as file:
             while True:
-                if not self._has_message(tick):
-                    self._look(int.from_bytes(counter[:8], sys.byteorder))
+                # a worker that talks without end is looked at all the same
+                if not self._has_message(tick) or time.monotonic() - looked_at > tick:
+                    self._look(int.from_bytes(os.pread(file.fileno(), 8, 0), sys.byteorder))
+                    looked_at = time.monotonic()
                     continue
                 message = self.worker.channel.receive()
                 if message is None:
                     raise self.worker.crash(self.stage)
+                self._check_version(message)
                 if message["type"] == "done":
-                    return message
+                    return checked_message(message, is_first=self.index == 0)
                 self._take(message)
 
     def _has_message(self, seconds: float) -> bool:
@@ -188,13 +228,22 @@ class _Watch:
         shortest = min(self.limits.sample_seconds or 4.0, self.limits.run_seconds or 4.0)
         return min(1.0, max(0.05, shortest / 4))
 
+    def _check_version(self, message: dict[str, Any]) -> None:
+        self.worker.greeted()
+        if not self._said_hello and message.get("version") != PROTOCOL_VERSION:
+            raise ProtocolViolation(f"it speaks version {message.get('version')}, not {PROTOCOL_VERSION}")
+        self._said_hello = True
+
     def _take(self, message: dict[str, Any]) -> None:
-        if message["type"] == "failed":
-            self.stage = message.get("stage", self.stage)
-            raise from_fields(message["error"])
-        if message["type"] != "stage":
-            raise ProtocolViolation(f"unknown message {message['type']!r}")
+        if message["type"] == "hello":
+            return
+        if message["type"] not in ("failed", "stage") or message.get("stage") not in STAGES:
+            raise ProtocolViolation(f"unknown message {message['type']!r} of stage {message.get('stage')!r}")
         self.stage, self._total = message["stage"], message.get("total")
+        if self._total is not None and not isinstance(self._total, int):
+            raise ProtocolViolation(f"a stage of {self._total!r} queries")
+        if message["type"] == "failed":
+            raise checked_error(message.get("error"))
         self._moved_at = time.monotonic()
         self.on_event(WorkerEvent(self.index, self.stage, 0, self._total))
 
@@ -226,13 +275,26 @@ class _Watch:
 
     def _look_at_memory(self) -> None:
         limit = self.limits.memory_bytes
-        if limit is None:
-            return
-        used = group_resident_bytes(self.worker.process.pid)
-        if used > limit:
+        used = self._used_bytes() if limit is not None or self.worker.is_sandboxed else 0
+        if limit is not None and used > limit:
             raise MemoryLimitError(
                 f"the worker used {used} bytes of memory, more than the limit of {limit} (stage {self.stage})",
                 hint="raise it with --memory-limit",
                 used_bytes=used,
                 limit_bytes=limit,
             )
+
+    def _used_bytes(self) -> int:
+        pid = self.worker.process.pid
+        if not self.worker.is_sandboxed:
+            return group_resident_bytes(pid)
+        tree = read_tree(pid, MOST_TASKS)
+        if tree.tasks > MOST_TASKS:
+            raise ProcessLimitError(
+                f"the worker has more than {MOST_TASKS} processes and threads (stage {self.stage})",
+                hint="untrusted code may not start so many",
+                limit_tasks=MOST_TASKS,
+            )
+        limit = self.limits.memory_bytes
+        # children share the worker's pages: counting those once takes longer, and is seldom needed
+        return tree.resident_bytes if limit is None or tree.resident_bytes <= limit else tree.held_bytes()

@@ -6,6 +6,7 @@ monotonic clock, after warm-up. Between two stage messages nothing is sent: the 
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import mmap
@@ -16,13 +17,16 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlmodelscope.core.errors import FunctionError, InputError, MLModelScopeError, StepError, from_fields
+from mlmodelscope.core.predictor import Simulates
+from mlmodelscope.core.request import Offline
+from mlmodelscope.core.span import Clock
 from mlmodelscope.core.value import digest_of
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.worker.protocol import PROTOCOL_VERSION, Channel
@@ -30,6 +34,7 @@ from mlmodelscope.worker.protocol import PROTOCOL_VERSION, Channel
 if TYPE_CHECKING:
     from mlmodelscope.core.sample import Dataset, Sample
     from mlmodelscope.measure.loops import PipelineQuery
+    from mlmodelscope.measure.offline import OfflineQuery
     from mlmodelscope.process.pipeline import Pipeline
     from mlmodelscope.worker.job import Job
 
@@ -40,18 +45,22 @@ def main(arguments: list[str]) -> int:
     channel_fd, guard_fd = (int(text) for text in arguments)
     _start_guardian(guard_fd)
     channel = Channel(socket.socket(fileno=channel_fd))
-    hello = channel.receive()
-    if hello is None or hello.get("version") != PROTOCOL_VERSION:
+    channel.send({"type": "hello", "version": PROTOCOL_VERSION})
+    order = channel.receive()
+    if order is None or order.get("version") != PROTOCOL_VERSION:
         return 3
-    launch = _Launch(channel, hello)
+    launch = _Launch(channel, order["job"])
     try:
-        channel.send({"type": "done", "version": PROTOCOL_VERSION, **launch.run()})
+        channel.send({"type": "done", **launch.run()})
     except MLModelScopeError as error:
         channel.send({"type": "failed", "stage": launch.stage, "error": error.to_fields()})
     except MemoryError:
         channel.send({"type": "failed", "stage": launch.stage, "error": _out_of_memory()})
+    except OSError as error:
+        _log_traceback()
+        channel.send({"type": "failed", "stage": launch.stage, "error": _refused_by_system(error)})
     except Exception as error:  # the worker's main: whatever it is must become a stored record
-        traceback.print_exc()
+        _log_traceback()
         channel.send({"type": "failed", "stage": launch.stage, "error": _unexpected(error)})
     return 0
 
@@ -90,6 +99,22 @@ def _out_of_memory() -> dict[str, Any]:
     return {"code": "memory_limit", "message": "the worker ran out of memory", "hint": "use a smaller batch size"}
 
 
+def _log_traceback() -> None:
+    # the log may lie on the disk that is full
+    with suppress(OSError):
+        traceback.print_exc()
+
+
+def _refused_by_system(error: OSError) -> dict[str, Any]:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return _unexpected(error)
+    return {
+        "code": "storage_failed",
+        "message": f"the worker cannot write its results: {(error.strerror or str(error)).lower()}",
+        "hint": "free some space, or set MLMODELSCOPE_HOME to a folder on another disk",
+    }
+
+
 def _unexpected(error: Exception) -> dict[str, Any]:
     return {
         "code": "worker_crashed",
@@ -101,21 +126,27 @@ def _unexpected(error: Exception) -> dict[str, Any]:
 class _Launch:
     """The stages of one launch, in order. `stage` is where we are, for whoever must explain a failure."""
 
-    def __init__(self, channel: Channel, hello: dict[str, Any]) -> None:
+    def __init__(self, channel: Channel, job: dict[str, Any]) -> None:
         self.stage = "start"
+        self._entered: list[tuple[str, int]] = []
         self._channel = channel
-        self._hello = hello
+        self._job = job
 
     def _enter(self, stage: str, **facts: Any) -> None:
         self.stage = stage
+        self._entered.append((stage, time.monotonic_ns()))
         self._channel.send({"type": "stage", "stage": stage, **facts})
 
     def run(self) -> dict[str, Any]:
         from mlmodelscope.worker.job import Job
 
-        job = Job.model_validate(self._hello["job"])
+        job = Job.model_validate(self._job)
+        if job.environment.is_sandboxed:
+            from mlmodelscope.worker.sandbox import apply_limits
+
+            apply_limits()
         start_ns = time.monotonic_ns() - job.spawned_ns
-        anchor = {"started_at": datetime.now(UTC).isoformat(), "anchor_ns": time.monotonic_ns()}
+        anchor: dict[str, Any] = {"started_at": datetime.now(UTC).isoformat(), "anchor_ns": time.monotonic_ns()}
         with _progress_counter(Path(job.run_folder)) as progress:
             session = _Session(job, progress)
             self._enter("load")
@@ -128,6 +159,10 @@ class _Launch:
             if job.measures_performance:
                 self._enter("measure")
                 measured = session.measure()
+            traced: dict[str, Any] | None = None
+            if job.is_traced:
+                self._enter("trace")
+                measured, traced = session.trace(self._entered, **anchor)
             peak = session.peak_memory_bytes()
             if job.measures_accuracy:
                 self._enter("accuracy", total=len(session.dataset))
@@ -148,7 +183,9 @@ class _Launch:
                 "first_inference_ns": session.first_inference_ns,
                 "peak_memory_bytes": peak,
                 "loaded_memory_bytes": session.loaded_memory_bytes,
+                "clock": session.clock_name,
             },
+            "trace": traced,
             "software": session.software() if job.index == 0 else None,
             "system": session.system() if job.index == 0 else None,
         }
@@ -164,6 +201,11 @@ class _Session:
         self._progress = progress
         self._shim = shim
         self._predictor = shim.open_predictor(job.framework.entry_point)
+        # chosen once, before anything runs: a simulator's own clock, or the monotonic one
+        self._clock: Callable[[], int] = time.monotonic_ns
+        self.clock_name: Clock = "monotonic"
+        if isinstance(self._predictor, Simulates):
+            self._clock, self.clock_name = self._predictor.now_ns, "simulated"
         self.load_ns = 0
         self.first_inference_ns: int | None = None
         self.loaded_memory_bytes: int | None = None
@@ -191,13 +233,14 @@ class _Session:
         pipeline = compile_pipeline(self._job.model, self._job.read_labels(), scratch=Path(self._job.run_folder))
         cv2 = sys.modules.get("cv2")
         if cv2 is not None:
-            cv2.setNumThreads(self._job.threads)
+            # offline, every core has a thread of its own that prepares samples
+            cv2.setNumThreads(1 if isinstance(self._job.scenario, Offline) else self._job.threads)
         return pipeline
 
     def _open_query(self) -> PipelineQuery:
         from mlmodelscope.measure.loops import PipelineQuery
 
-        return PipelineQuery(self.pipeline, self._predictor.predict, time.monotonic_ns)
+        return PipelineQuery(self.pipeline, self._predictor.predict, self._clock)
 
     def prepare(self) -> None:
         """For `--timed inference`: the performance set as tensors, in the order in which it will be cycled."""
@@ -219,13 +262,14 @@ class _Session:
     def warm_up(self) -> None:
         """The first inference is timed on its own; then the warm-up queries, of the same kind as the measured ones."""
         orders = self._orders()
-        count = max(1, self._job.scenario.warmup_queries) if self._job.measures_performance else 1
+        is_warmed = self._job.measures_performance or self._job.is_traced
+        count = max(1, self._job.scenario.warmup_queries) if is_warmed else 1
         with _faults():
             for number in range(count):
                 if self._prepared:
-                    began = time.monotonic_ns()
+                    began = self._clock()
                     self._predictor.predict(self._prepared[number % len(self._prepared)])
-                    predict_ns = time.monotonic_ns() - began
+                    predict_ns = self._clock() - began
                 else:
                     samples = [self.dataset.get(position) for position in next(orders)]
                     with _blaming(self.query, samples):
@@ -256,6 +300,8 @@ class _Session:
         from mlmodelscope.measure.noise import NoiseWindow
 
         job = self._job
+        if isinstance(job.scenario, Offline):
+            return self._measure_offline(job.scenario)
         window = NoiseWindow()
         window.start()
         with _faults():
@@ -270,29 +316,83 @@ class _Session:
             "noise": noise.model_dump(mode="json"),
         }
 
+    def _measure_offline(self, scenario: Offline) -> dict[str, Any]:
+        """One query of all samples: a row of time stamps, and beside it the work on each sample in its thread."""
+        import numpy as np
+
+        from mlmodelscope.measure.noise import NoiseWindow
+
+        folder, index = Path(self._job.run_folder), self._job.index
+        query = self._open_offline(scenario)
+        window = NoiseWindow()
+        window.start()
+        with _faults():
+            times = query(self.dataset, scenario.batch_size, self._progress)
+        noise = window.stop()
+        np.save(folder / f"stamps-{index}.npy", np.asarray([times.stamps()], dtype=np.int64))
+        np.save(folder / f"work-{index}.npy", np.asarray(times.work, dtype=np.int64).reshape(-1, 2))
+        return {
+            "queries": 1,
+            "samples": len(self.dataset),
+            "duration_ns": times.end_ns - times.start_ns,
+            "noise": noise.model_dump(mode="json"),
+        }
+
+    def _open_offline(self, scenario: Offline) -> OfflineQuery:
+        from mlmodelscope.measure.offline import OfflineQuery
+
+        preparers = [self._open_pipeline() for _ in range(scenario.workers or self._job.threads)]
+        return OfflineQuery(self.pipeline, preparers, self._predictor.predict, self._clock)
+
     def _timed_stamps(self) -> Any:
         from mlmodelscope.measure.loops import pipeline_loop
 
         job = self._job
-        minima = (job.min_duration_ns, job.min_queries)
+        # simulated seconds are no measure of how long a user wants to wait: there the number of queries decides
+        minima = (0 if self.clock_name == "simulated" else job.min_duration_ns, job.min_queries)
         if self._prepared:
             begins, ends = self._shim.inference_loop(
-                self._predictor.predict, self._prepared, *minima, time.monotonic_ns, self._progress
+                self._predictor.predict, self._prepared, *minima, self._clock, self._progress
             )
             return list(zip(begins, ends, strict=True))
-        return pipeline_loop(self.query, self.dataset, self._orders(), *minima, time.monotonic_ns, self._progress)
+        return pipeline_loop(self.query, self.dataset, self._orders(), *minima, self._clock, self._progress)
+
+    def trace(
+        self, entered: list[tuple[str, int]], started_at: str, anchor_ns: int
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A few queries with all their spans, which go to a file; the facts of the launch and of the trace."""
+        from mlmodelscope.measure.noise import NoiseWindow
+        from mlmodelscope.worker.tracing import Tracer
+
+        job = self._job
+        tracer = Tracer(job, self._predictor, self.query, self.dataset, self._clock, self.clock_name)
+        window = NoiseWindow()
+        window.start()
+        with _faults():
+            tracer.record(self._orders(), self._progress)
+        noise = window.stop()
+        measured = {**tracer.measured(), "noise": noise.model_dump(mode="json")}
+        return measured, tracer.write(entered, started_at, anchor_ns)
 
     def predict_all(self) -> None:
         """Every sample once through the measured code path; the answers go to a file, a line each."""
         from mlmodelscope.measure.loops import accuracy_pass
 
         self._progress[0] = 0
-        size = self._job.scenario.batch_size
+        scenario = self._job.scenario
         with (Path(self._job.run_folder) / "predictions.jsonl").open("w", encoding="utf-8") as file, _faults():
-            for sample, row in accuracy_pass(self.query, self.dataset, size, self._progress):
-                (answer,) = self.pipeline.answers([row])
-                line = {"sample": sample.id, "label": sample.label, "answer": answer.model_dump(mode="json")}
-                file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+            def write(samples: Sequence[Sample], rows: Sequence[Any]) -> None:
+                answers = self.pipeline.answers(rows, [sample.data for sample in samples])
+                for sample, answer in zip(samples, answers, strict=True):
+                    line = {"sample": sample.id, "label": sample.label, "answer": answer.model_dump(mode="json")}
+                    file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+            if isinstance(scenario, Offline):
+                self._open_offline(scenario)(self.dataset, scenario.batch_size, self._progress, write)
+                return
+            for sample, row in accuracy_pass(self.query, self.dataset, scenario.batch_size, self._progress):
+                write([sample], [row])
 
     def peak_memory_bytes(self) -> int | None:
         from mlmodelscope.measure.memory import peak_resident_bytes
@@ -352,8 +452,9 @@ def _progress_counter(folder: Path) -> Iterator[memoryview]:
 
 def _run(entry: Callable[[list[str]], int]) -> None:
     code = entry(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     # frameworks may crash or hang in their own exit handlers; everything of ours is already written
     os._exit(code)
 

@@ -62,18 +62,20 @@ class Catalogue:
 
     def add(self, path: Path, kind: Kind) -> Entry[ModelManifest | DatasetManifest]:
         """Keeps a copy of a valid manifest, and beside it a note of the folder that its relative paths start from."""
+        from mlmodelscope.provision.durable import write_text
+
         entry: Entry[ModelManifest | DatasetManifest] = _read(path, _CLASSES[kind])
         manifest = entry.manifest
-        folder = self._folder(kind)
-        folder.mkdir(parents=True, exist_ok=True)
-        target = folder / f"{manifest.name.lower().replace('/', '_')}-{manifest.version}.yml"
+        target = self._folder(kind) / f"{manifest.name.lower().replace('/', '_')}-{manifest.version}.yml"
         # the note first: a manifest that can be seen always has its base
-        _write(_base_note(target), entry.pinned.base)
-        _write(target, entry.pinned.text)
+        write_text(_base_note(target), entry.pinned.base)
+        write_text(target, entry.pinned.text)
         return _entry(target, manifest, is_builtin=False)
 
     def remove(self, text: str, kind: Kind) -> list[str]:
         """Removes a user's own manifests by name or `name@constraint`, every version that fits; the zoo's stay."""
+        from mlmodelscope.provision.durable import remove
+
         name, _, constraint = text.partition("@")
         wanted = parse_constraint(constraint or "*")
         own = dict(_manifests(self._folder(kind), _CLASSES[kind]))
@@ -81,8 +83,8 @@ class Catalogue:
         if not fitting:
             raise UnknownNameError(f"added {_WORDS[kind]}", text, {manifest.name for manifest in own.values()})
         for path in fitting:
-            path.unlink()
-            _base_note(path).unlink(missing_ok=True)
+            remove(path)
+            remove(_base_note(path))
         return [f"{manifest.name}@{manifest.version}" for manifest in fitting.values()]
 
     def _folder(self, kind: Kind) -> Path:
@@ -125,13 +127,6 @@ def _is_there(path: Path) -> bool:
 
 def _base_note(path: Path) -> Path:
     return path.with_suffix(".base")
-
-
-def _write(target: Path, text: str) -> None:
-    """Whole or not at all, whoever else looks."""
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(target)
 
 
 def _read(path: Path, kind: type[M]) -> Entry[M]:

@@ -10,7 +10,6 @@ from mlmodelscope.core.answer import Classes, ClassScore, Custom, Prediction, Ra
 from mlmodelscope.core.factors import FactorGroup
 from mlmodelscope.core.record import AssetFacts, Failure, StepFacts
 from mlmodelscope.core.request import Batched, Environment, EvaluationRequest, Limits, SingleStream
-from mlmodelscope.core.span import TraceLevel
 from mlmodelscope.core.system import Cache, SystemFacts
 from mlmodelscope.testing.records import (
     example_dataset,
@@ -150,7 +149,6 @@ CHANGES = {
         "the performance set": with_scenario(SingleStream(launches=2, performance_set=8)),
         "the seed": {"seed": 1},
         "what is measured": with_request(measure="performance", scenario=SingleStream(launches=2)),
-        "the trace level": with_request(trace_level=TraceLevel.MODEL, scenario=SingleStream(launches=2)),
         "our version": {"software": example_software(mlmodelscope="0.2.0")},
         "our package": {
             "software": example_software(mlmodelscope="0.2.0", packages=packages(mlmodelscope="0.2.0").packages)
@@ -281,6 +279,31 @@ def test_no_group_is_a_repetition_and_two_are_unfair():
 
 def evidence(record=None, latencies=((10.0, 10.0), (10.0, 10.0)), predictions=()):
     return Evidence(record or example_record(), latencies, predictions)
+
+
+def launched(*starts):
+    return evidence(
+        example_record(
+            launches=tuple(
+                example_launch(i, started_at=f"2026-03-31T12:{start}+00:00") for i, start in enumerate(starts)
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_side_by_side"),
+    [
+        (("00:00", "02:00"), ("01:00", "03:00"), True),
+        (("00:00", "01:00"), ("02:00", "03:00"), False),
+        (("00:00", "03:00"), ("01:00", "02:00"), True),
+        (("00:00",), ("01:00",), False),
+        ((), ("01:00",), False),
+    ],
+)
+def test_two_are_side_by_side_if_their_launches_were_interleaved(first, second, is_side_by_side):
+    assert compare(launched(*first), launched(*second)).is_side_by_side is is_side_by_side
+    assert compare(launched(*second), launched(*first)).is_side_by_side is is_side_by_side
 
 
 def test_the_ratio_is_right_over_left_of_launch_medians():

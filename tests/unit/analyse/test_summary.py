@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mlmodelscope.analyse.statistics import minimum_queries
-from mlmodelscope.analyse.summary import PARTS, PERCENTILES, latencies, summarise
+from mlmodelscope.analyse.summary import PARTS, PERCENTILES, latencies, summarise, summarise_offline
 from mlmodelscope.core.errors import StatisticError
 from mlmodelscope.core.estimate import Estimate
 from mlmodelscope.testing.records import example_launch
@@ -146,3 +146,27 @@ def test_every_number_is_finite_and_lies_between_the_extremes(tables, batch_size
 
 def test_parts_are_named_as_the_loop_stamps_them():
     assert pipeline([(1, 1, 1, 1)]).shape[1] == len(PARTS) + 1
+
+
+class TestOffline:
+    def summary(self):
+        stamps = [np.array([[0, 30, 80, 90, 100]]), np.array([[1000, 1060, 1160, 1180, 1200]])]
+        work = [np.array([[5, 1], [7, 3], [9, 2]]), np.array([[5, 1], [7, 3], [9, 2]])]
+        facts = [example_launch(i, queries=1, samples=3, duration_ns=100 * (i + 1)) for i in range(2)]
+        return summarise_offline(stamps, work, facts)
+
+    def test_the_final_number_is_samples_per_second_over_launches(self):
+        found = self.summary()
+        assert found.throughput.value == pytest.approx((3e9 / 100 + 3e9 / 200) / 2)
+        assert (found.throughput.launches, found.throughput.interval.basis) == (2, "launches")
+        assert found.latency_median_ns.value == 150
+
+    def test_the_parts_of_the_query_add_up(self):
+        parts = {name: estimate.value for name, estimate in self.summary().parts_ns.items()}
+        assert parts.pop("decode (a sample)") == 7
+        assert parts.pop("transform (a sample)") == 2
+        assert parts == {"waiting for samples": 45, "predict": 75, "postprocess": 15, "batching": 15}
+
+    def test_one_query_per_launch_has_no_percentiles(self):
+        found = self.summary()
+        assert (found.percentiles_ns, found.refused) == ({}, {})

@@ -63,3 +63,13 @@ def test_other_text_is_no_id(text):
     assert not ids.is_id(text)
     with pytest.raises(ValueError):
         ids.id_time(text)
+
+
+def test_the_hexadecimal_form_is_the_same_number():
+    made = [ids.new_id() for _ in range(50)]
+    forms = [ids.id_hex(one) for one in made]
+    assert forms == sorted(forms)
+    assert all(len(form) == 32 and int(form, 16) for form in forms)
+    assert ids.id_hex("00000000000000000000000010") == f"{32:032x}"
+    with pytest.raises(ValueError, match="not a record id"):
+        ids.id_hex("nonsense")

@@ -4,12 +4,18 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from mlmodelscope.core.asset import Asset
 from mlmodelscope.core.steps import (
     INPUT_STEPS,
     OUTPUT_STEPS,
     SHORT_FORMS,
     STEPS,
+    Cast,
+    Color,
     Crop,
+    Decode,
+    Layout,
+    Mean,
     Normalize,
     Pad,
     Rescale,
@@ -41,8 +47,15 @@ chosen = {
     "rescale": st.builds(Rescale, value=divisors),
     "normalize": st.builds(Normalize, mean=channels, rescale=divisors),
     "slice": slices,
+    "mean": st.builds(Mean, value=channels),
+    "cast": st.builds(Cast, element_type=st.sampled_from(["uint8", "float16", "bool"])),
+    "color": st.builds(Color, to=st.sampled_from(["RGB", "BGR", "GRAY"])),
+    "layout": st.builds(Layout, to=st.sampled_from(["HWC", "CHW"])),
+    "decode": st.builds(Decode, decoder=st.sampled_from(["pillow", "opencv"])),
+    "threshold": st.builds(STEPS["threshold"], score=st.floats(0.01, 0.99)),
+    "topk": st.builds(TopK, k=st.integers(1, 99), labels=st.sampled_from([None, Asset(locations=("labels.txt",))])),
 }
-steps = st.one_of(*(chosen.get(name) or st.builds(cls) for name, cls in STEPS.items()))
+steps = st.one_of(*(chosen[name] if name in chosen else st.builds(cls) for name, cls in STEPS.items()))
 
 
 @given(steps)

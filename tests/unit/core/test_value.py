@@ -68,7 +68,7 @@ def test_equal_digests_are_equal_texts(a, b):
 
 def test_the_levels_of_a_trace_go_from_none_to_full():
     assert [level.value for level in TraceLevel] == list(range(8))
-    assert (TraceLevel.NONE, TraceLevel.FULL) == (min(TraceLevel), max(TraceLevel))
+    assert (min(TraceLevel), max(TraceLevel)) == (TraceLevel.NONE, TraceLevel.FULL)
 
 
 def test_a_span_survives_json():

@@ -13,6 +13,7 @@ from mlmodelscope.core.steps import (
     Cast,
     Crop,
     Decode,
+    DecodeBoxes,
     Layout,
     Mean,
     Normalize,
@@ -76,7 +77,7 @@ def test_listing_4_keeps_the_swapped_images_and_warns():
         ("probability", "detection_scores"),
         ("class", "detection_classes"),
     ]
-    assert all(one.steps == () for one in value.outputs)
+    assert [one.steps for one in value.outputs] == [(DecodeBoxes(),), (), ()]
     assert value.outputs[2].features == Asset(locations=("https://example.org/coco_labels.txt",))
 
 
@@ -88,6 +89,7 @@ def test_listing_5_has_layer_indices_and_joined_locations():
         ("class", 2),
         ("mask", None),
     ]
+    assert all(one.steps == () for one in value.outputs)
     assert value.source is not None
     assert value.source.graph.locations == ("https://example.org/mask_rcnn/model-symbol.json",)
     assert value.source.weights == Asset(locations=("https://example.org/mask_rcnn/model-0000.params",))
@@ -146,6 +148,7 @@ def test_legacy_detection_becomes_one_output_per_layer():
         ("class", 2),
     ]
     assert [one.features is not None for one in value.outputs] == [False, False, True]
+    assert [one.steps for one in value.outputs] == [(DecodeBoxes(),), (), ()]
     assert value.inputs[0].steps == (Decode(), Batch())
 
 

@@ -55,6 +55,13 @@ def test_aliases_count_in_full():
     assert [code for _, _, code in found("\n".join(lines))] == ["too_many_nodes"]
 
 
+def test_the_reading_ends_when_there_are_too_many_problems():
+    text = "name: a\n" + "\n".join(f"key{i}: x" for i in range(5000))
+    problems = parse_manifest(text, "f").problems
+    assert len(problems) == 201
+    assert sum(one.code == "too_many_problems" for one in problems) == 1
+
+
 FIELDS = [
     ("name: a\nname: b\nversion: 1\nframework: {name: x}\n" + SIDES, [(2, 1, "duplicate_key")]),
     ("version: 1\nframework: {name: x}\n" + SIDES, [(1, 1, "missing")]),
@@ -146,6 +153,12 @@ MORE = [
     ("inputs: [{type: image, parameters: {colour_mode: RGB, dimensions: [1, 2, 3, 4]}}]\n" + OUT,
      [(4, 37, "unknown_key"), (4, 67, "wrong_value")]),
     ("inputs: [{type: image}]\noutputs: [{type: probability, steps: [topk: 5, softmax]}]\n", [(5, 39, "step_order")]),
+    ("inputs: [{type: image}]\noutputs: [{type: box, steps: [nms, boxes]}]\n", [(5, 31, "step_order")]),
+    ("inputs: [{type: image}]\noutputs: [{type: box, steps: [boxes, cast: uint8]}]\n", [(5, 38, "step_order")]),
+    ("inputs: [{type: image}]\noutputs: [{type: box, steps: [boxes, topk: 5]}]\n", [(5, 38, "step_order")]),
+    ("inputs: [{type: image}]\noutputs: [{type: box, steps: [boxes, threshold]}]\n", [(5, 38, "missing")]),
+    ("inputs: [{type: image}]\noutputs: [{type: box, steps: [boxes, nms: {iou: 2}]}]\n", [(5, 49, "wrong_value")]),
+    ("inputs: [{type: image}]\noutputs: [{type: box, steps: [boxes: {format: xy}]}]\n", [(5, 47, "wrong_value")]),
     ("inputs: [{type: image}]\noutputs: [{type: probability, steps: [topk: 0]}]\n", [(5, 45, "wrong_value")]),
     ("inputs: [{type: image}]\noutput: {type: classification, parameters: {probabilities_transform: sigmoid}}\n",
      [(5, 70, "wrong_value")]),
@@ -280,5 +293,5 @@ def test_a_byte_order_mark_is_no_problem(tmp_path: Path):
 def test_every_code_is_met_by_a_test():
     tables = [*SYNTAX, *FIELDS, *STEPS, *MORE, *FUNCTIONS, *DATASETS]
     met = {code for _, expected in tables for _, _, code in expected}
-    elsewhere = {"encoding", "too_large", "unreadable", "steps_and_function", "integer_arithmetic"}
+    elsewhere = {"encoding", "too_large", "unreadable", "steps_and_function", "integer_arithmetic", "too_many_problems"}
     assert met | elsewhere == set(CODES)

@@ -27,14 +27,19 @@ from mlmodelscope.core.manifest import (
 from mlmodelscope.core.steps import (
     Argsort,
     Batch,
+    BoxArrangement,
+    BoxCoordinates,
+    BoxFormat,
     Cast,
     Color,
     ColorLayout,
     Crop,
     DataLayout,
     Decode,
+    DecodeBoxes,
     Layout,
     Mean,
+    Nms,
     Normalize,
     Pad,
     Rescale,
@@ -42,6 +47,7 @@ from mlmodelscope.core.steps import (
     ResizeMethod,
     Slice,
     Softmax,
+    Threshold,
     TopK,
 )
 from mlmodelscope.manifest import format_manifest, format_problem, parse_manifest, read_manifest
@@ -194,6 +200,21 @@ def inputs(draw: st.DrawFn, *, has_function: bool) -> ModelInput:
 
 
 @st.composite
+def detection(draw: st.DrawFn) -> list[Any]:
+    boxes = st.builds(
+        DecodeBoxes,
+        format=st.sampled_from(get_args(BoxFormat)),
+        coordinates=st.sampled_from(get_args(BoxCoordinates)),
+        arrangement=st.sampled_from(get_args(BoxArrangement)),
+        transposed=st.booleans(),
+    )
+    suppression = st.builds(
+        Nms, iou=st.floats(0, 1), class_aware=st.booleans(), max_boxes=st.none() | st.integers(1, 99)
+    )
+    return [draw(boxes), *draw(st.lists(st.builds(Threshold, score=numbers) | suppression, max_size=3))]
+
+
+@st.composite
 def outputs(draw: st.DrawFn, *, has_function: bool) -> ModelOutput:
     steps: list[Any] = []
     if not has_function:
@@ -201,7 +222,7 @@ def outputs(draw: st.DrawFn, *, has_function: bool) -> ModelOutput:
         steps = draw(st.lists(st.just(Softmax()) | st.builds(Slice, start=st.integers(0, 3), stop=stop), max_size=2))
         labels = st.none() | assets
         last = st.builds(TopK, k=st.integers(1, 9), labels=labels) | st.builds(Argsort, labels=labels)
-        steps += draw(st.lists(last, max_size=1))
+        steps += draw(st.lists(last, max_size=1) | detection())
     return ModelOutput(
         type=draw(
             st.sampled_from(["probability", "box", "class"])

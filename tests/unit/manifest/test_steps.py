@@ -9,14 +9,17 @@ from mlmodelscope.core.steps import (
     Color,
     Crop,
     Decode,
+    DecodeBoxes,
     Layout,
     Mean,
+    Nms,
     Normalize,
     Pad,
     Rescale,
     Resize,
     Slice,
     Step,
+    Threshold,
     TopK,
 )
 from mlmodelscope.manifest import load_manifest, parse_manifest, step_facts
@@ -145,6 +148,15 @@ def test_other_inputs_are_not_decoded():
         ("[{type: probability, steps: []}]", [()]),
         ("[{type: probability, steps: [slice: {start: 1}, top_k: 3]}]", [(Slice(start=1), TopK(k=3))]),
         ("[{type: probability}, {type: box}]", [(), ()]),
+        ("[{type: probability}, {type: box}, {type: class}]", [(), (DecodeBoxes(),), ()]),
+        ("[{type: probability}, {type: box, steps: []}, {type: class}]", [(), (), ()]),
+        ("[{type: probability}, {type: box}, {type: class}, {type: mask}]", [(), (), (), ()]),
+        ("[{type: probability, steps: [topk: 1]}, {type: box}, {type: class}]", [(TopK(k=1),), (), ()]),
+        ("[{type: rows, steps: [boxes]}, {type: probability}]", [(DecodeBoxes(),), ()]),
+        (
+            "[{type: x, steps: [decode_boxes: {coordinates: Absolute, format: XYXY}, score_threshold: 1, nms]}]",
+            [(DecodeBoxes(coordinates="pixels", format="xyxy"), Threshold(score=1), Nms())],
+        ),
         ("[{type: embedding}]", [()]),
     ],
 )

@@ -15,6 +15,8 @@ from mlmodelscope.provision.convert.source import reading
 from mlmodelscope.provision.convert.state_dict_to_onnx.pickled import read_pickle
 from mlmodelscope.provision.convert.state_dict_to_onnx.torch_file import read_state_dict
 
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "300"))
+
 _MAGIC = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
 
 
@@ -259,7 +261,8 @@ def good_files(tmp_path_factory):
     return [zipped.read_bytes(), legacy.read_bytes()]
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.fuzz
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
 def test_a_damaged_file_gives_tensors_or_a_convert_error(good_files, tmp_path_factory, data):
     content = bytearray(data.draw(st.sampled_from(good_files)))
@@ -275,7 +278,8 @@ def test_a_damaged_file_gives_tensors_or_a_convert_error(good_files, tmp_path_fa
     assert all(isinstance(values, np.ndarray) for values in found.values())
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.fuzz
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.binary(max_size=60))
 def test_random_instructions_never_escape(content):
     try:

@@ -176,7 +176,27 @@ def test_a_model_without_a_source_runs_on_nothing_but_the_null_predictor():
     assert plan(model(source=None), framework="null").framework.name == "null"
 
 
-@pytest.mark.parametrize("request_", [{"trace_level": TraceLevel.MODEL}, {"reuse": True}])
-def test_what_cannot_be_done_yet_is_refused(request_):
+def test_what_cannot_be_done_yet_is_refused():
     with pytest.raises(UsageError, match="in this version"):
-        plan(**request_)
+        plan(trace_level=TraceLevel.FULL)
+
+
+def test_a_trusted_plan_has_no_sandbox_and_keeps_its_limits():
+    found = plan(limits={"sample_seconds": None})
+    assert (found.is_trusted, found.environment.is_sandboxed) == (True, False)
+    assert (found.request.limits.sample_seconds, found.request.limits.memory_bytes) == (None, None)
+
+
+def test_an_untrusted_plan_is_sandboxed_and_has_every_limit():
+    found = plan(is_trusted=False, limits={"sample_seconds": None, "run_seconds": None})
+    assert (found.is_trusted, found.environment.is_sandboxed) == (False, True)
+    limits = found.request.limits
+    assert (limits.sample_seconds, limits.run_seconds) == (60, 3600)
+    system = FACTS.system
+    assert limits.memory_bytes == min(system.memory_bytes, system.memory_limit_bytes or system.memory_bytes) // 2
+    assert plan(is_trusted=False, limits={"memory_bytes": 5}).request.limits.memory_bytes == 5
+
+
+def test_half_of_the_memory_is_of_what_the_control_group_leaves():
+    facts = Facts(example_system(memory_bytes=8000, memory_limit_bytes=1000), FRAMEWORKS, canonical, usable_cpus=8)
+    assert plan(facts=facts, is_trusted=False).request.limits.memory_bytes == 500
