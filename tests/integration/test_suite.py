@@ -1,5 +1,6 @@
 """Suites, sweeps, offline runs, regression checks, reuse and dry runs of a tiny real model, by the command line."""
 
+import io
 import json
 import signal
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from mlmodelscope.library import make_request
+from mlmodelscope.testing.records import example_record, example_software
 
 FAST = {"launches": 2, "duration": 0, "queries": 4, "warmup": 1}
 QUICK = ("--launches", "2", "--duration", "0", "--queries", "4", "--warmup", "1")
@@ -184,23 +186,32 @@ class TestCheck:
         (finding,) = done.json["findings"]
         assert (finding["subject"], finding["outcome"]) == ("accuracy", "no regression")
 
-    def test_a_slower_one_is_proven(self, lab):
-        def evaluate(seconds: float):
-            source = f"import time\ndef postprocess(env, data):\n    time.sleep({seconds})\n    return [[0, 1.0]]\n"
-            output = {"type": "probability", "layer_name": "scores", "element_type": "float32"}
-            model = lab.model(outputs=[output], postprocess=source)
-            return lab.evaluate(model, dataset=lab.photos(), measure="performance", scenario={"launches": 3})
+    def stored(self, lab, milliseconds: float, **changes) -> str:
+        """The id of a stored record whose launches have medians close round the given one."""
+        tables = {f"launch_{i}": np.array([[0, int(milliseconds * 1e6) + 1000 * i]] * 9) for i in range(5)}
+        content = io.BytesIO()
+        np.savez(content, **tables)
+        with lab.workspace() as workspace:
+            artifact = workspace.store.put_artifact(content.getvalue(), "latencies.npz", "application/x-npz")
+            return workspace.store.add(example_record(artifacts=(artifact,), **changes)).id
 
-        fast, slow = evaluate(0), evaluate(0.05)
-        arguments = ("check", slow.id, "--baseline", fast.id, "--max-accuracy-loss", "none")
+    def test_the_exit_code_is_one_only_for_a_proven_regression(self, lab):
+        fast, slow = self.stored(lab, 10), self.stored(lab, 11)
+        options = ("--max-accuracy-loss", "none")
+        done = lab.run("check", slow, "--baseline", fast, *options)
+        assert done.code == 1
+        assert "speed: REGRESSION" in done.out
+        assert lab.run("check", fast, "--baseline", slow, *options).code == 0
+        assert lab.run("check", slow, "--baseline", fast, *options, "--max-slowdown", "12%").code == 0
+
+    def test_what_differs_must_be_allowed(self, lab):
+        software = example_software(framework_version="1.21.0")
+        old, new = self.stored(lab, 10), self.stored(lab, 11, software=software)
+        arguments = ("check", new, "--baseline", old, "--max-accuracy-loss", "none")
         refused = lab.run(*arguments)
         assert refused.code == 2
-        assert "--allow pipeline" in refused.err
-        done = lab.run(*arguments, "--allow", "pipeline", "--max-slowdown", "100%")
-        assert done.code == 1, done.out
-        assert "REGRESSION" in done.out
-        back = lab.run("check", fast.id, "--baseline", slow.id, "--allow", "pipeline", "--max-accuracy-loss", "none")
-        assert back.code == 0
+        assert "--allow framework" in refused.err
+        assert lab.run(*arguments, "--allow", "framework").code == 1
 
     def test_a_limit_that_is_none(self, lab):
         for option in (("--max-slowdown", "5"), ("--max-slowdown", "-5%"), ("--max-accuracy-loss", "x")):
