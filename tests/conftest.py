@@ -69,7 +69,7 @@ def _traces() -> bool:
 
 def _mounts_in_a_namespace() -> bool:
     flags = ["-m"] if os.geteuid() == 0 else ["-r", "-m"]
-    script = 'mount -t tmpfs -o size=64k tmpfs "$1" && mount -o remount,ro "$1" && ! touch "$1/file" && nsenter -V'
+    script = 'mount -t tmpfs -o size=64k tmpfs "$1" && mount -o remount,bind,ro "$1" && ! touch "$1/file" && nsenter -V'
     with tempfile.TemporaryDirectory() as folder:
         command = ["unshare", *flags, "sh", "-c", script, "sh", folder]
         try:

@@ -60,7 +60,7 @@ class Disk:
         subprocess.run(["nsenter", "-t", str(self._process.pid), *flags, *command], capture_output=True)
 
     def freeze(self) -> None:
-        self.enter("mount", "-o", "remount,ro", str(self._lab.home))
+        self.enter("mount", "-o", "remount,bind,ro", str(self._lab.home))
         assert os.statvfs(self.folder).f_flag & os.ST_RDONLY
 
     def fill(self, leave_kib: int = 0) -> None:
