@@ -10,38 +10,30 @@ import errno
 import gzip
 import io
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter
+from typing import Any
 
 from mlmodelscope.analyse.accuracy import score
-from mlmodelscope.analyse.comparison import Evidence
-from mlmodelscope.analyse.summary import latencies, summarise, summarise_offline
+from mlmodelscope.analyse.summary import summarise, summarise_offline
 from mlmodelscope.core.answer import Prediction
-from mlmodelscope.core.asset import Asset, FetchedAsset, parse_location
 from mlmodelscope.core.errors import (
     HostError,
     Interrupted,
     MLModelScopeError,
-    UsageError,
     WorkerCrashError,
     from_fields,
 )
 from mlmodelscope.core.events import EvaluationEvent
 from mlmodelscope.core.ids import id_hex, new_id
-from mlmodelscope.core.needs import dataset_assets, model_assets
+from mlmodelscope.core.needs import model_assets
 from mlmodelscope.core.plugins import predictors
 from mlmodelscope.core.record import (
     Accuracy,
     Artifact,
-    AssetFacts,
-    AssetRole,
     DatasetFacts,
     EffectiveExecution,
     Failure,
@@ -55,17 +47,19 @@ from mlmodelscope.core.record import (
 )
 from mlmodelscope.core.request import EvaluationPlan, Offline
 from mlmodelscope.core.settings import sandbox_environment, worker_environment
-from mlmodelscope.core.span import Trace, TraceLevel
+from mlmodelscope.core.span import TraceLevel
 from mlmodelscope.core.store import Store
 from mlmodelscope.core.system import SystemFacts
+from mlmodelscope.evidence import LATENCIES, PREDICTIONS, TRACE
 from mlmodelscope.manifest import step_facts
 from mlmodelscope.measure.software import read_software
 from mlmodelscope.measure.system import read_system
 from mlmodelscope.provision import Assets, Progress
 from mlmodelscope.provision.durable import storage_error
+from mlmodelscope.provisioning import PlannedFiles
 from mlmodelscope.trace.file import LIMIT_BYTES, decode_trace
 from mlmodelscope.worker.folder import RunFolder
-from mlmodelscope.worker.job import Job, asset_key
+from mlmodelscope.worker.job import Job
 from mlmodelscope.worker.launch import LaunchFailed, WorkerEvent, launch
 from mlmodelscope.worker.results import (
     MOST_BYTES,
@@ -75,16 +69,11 @@ from mlmodelscope.worker.results import (
     read_stamps,
     read_table,
 )
-from mlmodelscope.worker.tracing import TRACE_FILE as TRACE
 
-__all__ = ["Context", "evaluate_plans", "predict_inputs", "read_evidence", "read_trace"]
+__all__ = ["Context", "evaluate_plans", "predict_inputs"]
 
-T = TypeVar("T")
 
 _STORAGE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS)
-
-LATENCIES = "latencies.npz"
-PREDICTIONS = "predictions.jsonl.gz"
 
 
 @dataclass(frozen=True)
@@ -135,16 +124,6 @@ def predict_inputs(plan: EvaluationPlan, context: Context) -> list[Prediction]:
         run.clean()
 
 
-@dataclass
-class _Files:
-    """The local path of every asset of a plan, and the facts about them that the record keeps."""
-
-    paths: dict[str, str] = field(default_factory=dict)
-    model: list[AssetFacts] = field(default_factory=list)
-    dataset: list[AssetFacts] = field(default_factory=list)
-    inputs: list[str] = field(default_factory=list)
-
-
 class _Run:
     """One plan on its way to a record. After a failure every further call does nothing."""
 
@@ -153,7 +132,7 @@ class _Run:
         self._id, self._created_at = new_id(), _now()
         self._run_folder = RunFolder(context.home / "runs" / self._id)
         self._folder = self._run_folder.path
-        self._files = _Files()
+        self._files = PlannedFiles()
         self._results: list[dict[str, Any]] = []
         self._failure: Failure | None = None
         self._record: Record | None = None
@@ -170,33 +149,7 @@ class _Run:
     def provision(self) -> None:
         with self._failing():
             self._run_folder.make()
-            model, dataset, request = self._plan.model, self._plan.dataset, self._plan.request
-            for (role, asset), sha256 in _with_digests(model_assets(model), self._plan.model_digests):
-                if not (self._plan.is_trusted or self._plan.is_model_builtin) and sha256 is None:
-                    _refuse_outside(asset, self._plan.model_manifest.base)
-                self._files.model.append(self._fetch(role, asset, self._plan.model_manifest.base, sha256))
-            if dataset is not None and self._plan.dataset_manifest is not None:
-                for (role, asset), sha256 in _with_digests(dataset_assets(dataset), self._plan.dataset_digests):
-                    if not self._plan.is_dataset_trusted and sha256 is None:
-                        _refuse_outside(asset, self._plan.dataset_manifest.base)
-                    self._files.dataset.append(self._fetch(role, asset, self._plan.dataset_manifest.base, sha256))
-            for text, sha256 in _with_digests(request.inputs, self._plan.dataset_digests):
-                # a stored request has lost the name of the home folder
-                asset = Asset(locations=(str(Path(text).expanduser()) if text.startswith("~/") else text,))
-                self._files.dataset.append(self._fetch("data", asset, str(Path.cwd()), sha256))
-                self._files.inputs.append(self._files.paths[asset_key(asset)])
-
-    def _fetch(self, role: AssetRole, asset: Asset, base: str, sha256: str | None) -> AssetFacts:
-        """`sha256`: what a stranger's record says the asset was; then its paths mean files of another machine."""
-        self._say("provision")
-        fetched: FetchedAsset = self._context.assets.fetch(
-            asset if sha256 is None else asset.pinned(sha256),
-            base=Path(base).expanduser(),
-            progress=self._context.progress,
-            reads_paths=self._plan.is_trusted or sha256 is None,
-        )
-        self._files.paths[asset_key(asset)] = str(fetched.path)
-        return AssetFacts.of(role, fetched)
+            self._files.fetch(self._plan, self._context.assets, self._context.progress, self._say)
 
     def launch(self, index: int) -> None:
         if self._failure is not None or index >= self.launches:
@@ -454,65 +407,11 @@ class _Run:
         return forward
 
 
-def read_evidence(store: Store, record: Record) -> Evidence:
-    """A record with its raw data: latencies in nanoseconds per launch, and predictions."""
-    return Evidence(record, _read_latencies(store, record), _read_predictions(store, record))
-
-
-def read_trace(store: Store, record: Record) -> Trace:
-    """The spans of a record that has a trace."""
-    artifact = record.artifact(TRACE)
-    if artifact is None:
-        raise UsageError(
-            f"record {record.id} has no trace", hint="evaluate with --trace-level model or framework", record=record.id
-        )
-    return decode_trace(store.read_artifact(artifact))
-
-
-def _read_latencies(store: Store, record: Record) -> list[list[float]]:
-    import numpy as np
-
-    artifact = record.artifact(LATENCIES)
-    if artifact is None:
-        return []
-    with np.load(io.BytesIO(store.read_artifact(artifact))) as tables:
-        count = sum(name.startswith("launch_") for name in tables.files)
-        return [latencies(tables[f"launch_{i}"]) for i in range(count)]
-
-
-def _read_predictions(store: Store, record: Record) -> list[Prediction]:
-    artifact = record.artifact(PREDICTIONS)
-    return _parse_predictions(gzip.decompress(store.read_artifact(artifact))) if artifact else []
-
-
-def _parse_predictions(text: bytes) -> list[Prediction]:
-    # all lines at once: half the time of one after the other
-    return TypeAdapter(list[Prediction]).validate_json(b"[%s]" % b",".join(text.splitlines()))
-
-
 def _host_error(error: OSError, folder: Path) -> HostError:
     if error.errno in _STORAGE_ERRORS:
         return storage_error(error, folder)
     name = f" ({error.filename})" if error.filename else ""
     return HostError(f"{error.strerror or error}{name}")
-
-
-def _refuse_outside(asset: Asset, base: str) -> None:
-    """A stranger's manifest may name files below its own folder, and no others of this machine."""
-    folder = Path(base).expanduser().resolve()
-    for text in asset.locations:
-        location = parse_location(text)
-        if location.kind == "path" and not (folder / location.target).resolve().is_relative_to(folder):
-            raise UsageError(
-                f"the untrusted manifest names {location.target}, which lies outside its own folder",
-                hint="put the file beside the manifest, or trust the manifest",
-                location=location.target,
-            )
-
-
-def _with_digests(items: Iterable[T], digests: Sequence[str]) -> Iterator[tuple[T, str | None]]:
-    """Each item with its digest; None behind the last that is known."""
-    yield from zip(items, chain(digests, repeat(None)), strict=False)
 
 
 def _execution(first: dict[str, Any] | None, plan: EvaluationPlan) -> EffectiveExecution | None:

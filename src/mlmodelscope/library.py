@@ -9,27 +9,23 @@ Module functions work in the default home (`MLMODELSCOPE_HOME`); a `Workspace` w
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from mlmodelscope.core.asset import Asset, parse_location
-from mlmodelscope.core.errors import InputError, UnknownNameError, UsageError
+from mlmodelscope.core.asset import Asset
+from mlmodelscope.core.errors import UnknownNameError, UsageError
 from mlmodelscope.core.events import EvaluationEvent
 from mlmodelscope.core.manifest import DatasetManifest, ModelManifest
-from mlmodelscope.core.plugins import installed_version, predictors
-from mlmodelscope.core.release import VERSION
-from mlmodelscope.core.request import EvaluationPlan, EvaluationRequest, PinnedManifest
+from mlmodelscope.core.request import EvaluationPlan, EvaluationRequest
 from mlmodelscope.core.settings import home as default_home
 from mlmodelscope.core.storage import PRUNED, StorageItem, StorageKind
 from mlmodelscope.core.store import HistoryPage, HistoryQuery, Store
-from mlmodelscope.resolve.plans import Facts, InstalledFramework, find_framework, make_plan
+from mlmodelscope.facts import frameworks, read_facts
+from mlmodelscope.request import make_request
+from mlmodelscope.resolve.plans import find_framework, make_plan
 from mlmodelscope.resolve.system import parse_requirements, parse_size
 from mlmodelscope.zoo.catalogue import Catalogue, Entry
 
@@ -184,7 +180,7 @@ class Workspace:
     ) -> RegressionCheck:
         """Whether the record is proven to be worse than the baseline; limits are shares, None leaves one out."""
         from mlmodelscope.analyse.regression import check
-        from mlmodelscope.evaluation import read_evidence
+        from mlmodelscope.evidence import read_evidence
 
         baseline, candidate = (read_evidence(self.store, self.get(each)) for each in (baseline_id, record_id))
         return check(
@@ -231,7 +227,7 @@ class Workspace:
     def compare(self, record_ids: Sequence[str]) -> list[Comparison]:
         """Every further record against the first."""
         from mlmodelscope.analyse.comparison import compare
-        from mlmodelscope.evaluation import read_evidence
+        from mlmodelscope.evidence import read_evidence
 
         if len(record_ids) < 2:
             raise UsageError("a comparison needs two records or more")
@@ -250,7 +246,7 @@ class Workspace:
 
     def trace(self, record_id: str) -> Trace:
         """The spans of a record that was evaluated with a trace level; UsageError if it has none."""
-        from mlmodelscope.evaluation import read_trace
+        from mlmodelscope.evidence import read_trace
 
         return read_trace(self.store, self.get(record_id))
 
@@ -270,10 +266,12 @@ class Workspace:
     def reproduce(self, record_id: str) -> tuple[Record, Reproduction | None]:
         """Runs the record's evaluation again from what the record holds; no verdict if either of the two failed."""
         from mlmodelscope.analyse.reproduction import judge
-        from mlmodelscope.evaluation import evaluate_plans, read_evidence
+        from mlmodelscope.evaluation import evaluate_plans
+        from mlmodelscope.evidence import read_evidence
+        from mlmodelscope.repetition import plan_again
 
         original = self.get(record_id)
-        (repeated,) = evaluate_plans([self._plan_again(original)], self._context())
+        (repeated,) = evaluate_plans([plan_again(original, self.catalogue, self.home)], self._context())
         if "failed" in (original.status, repeated.status):
             return repeated, None
         return repeated, judge(read_evidence(self.store, original), read_evidence(self.store, repeated))
@@ -361,144 +359,11 @@ class Workspace:
                 raise UnknownNameError("model, data set or record", name, known) from None
             raise
 
-    def _plan_again(self, record: Record) -> EvaluationPlan:
-        model = _parse_pinned(record.model.manifest)
-        assert isinstance(model, ModelManifest)
-        pinned_dataset = record.dataset.manifest if record.dataset else None
-        dataset = _parse_pinned(pinned_dataset) if pinned_dataset else None
-        assert dataset is None or isinstance(dataset, DatasetManifest)
-        # an untrusted record keeps its manifests in the sandbox, whatever the request in it says
-        request = record.request.model_copy(update={"is_trusted": record.is_trusted})
-        pinned, is_own = record.model.manifest, record.is_trusted
-        if not record.is_trusted and dataset is not None:
-            known = next((e for e in self.catalogue.datasets() if e.manifest.digest == dataset.digest), None)
-            pinned_dataset, is_own = (known.pinned, True) if known else (pinned_dataset, False)
-        builtin = next((e for e in self.catalogue.models() if e.is_builtin and e.manifest.digest == model.digest), None)
-        files = record.dataset.assets if record.dataset and (record.is_trusted or not is_own) else ()
-        if not record.is_trusted and record.origin != "local":
-            pinned = self._rebased(pinned, record)
-            pinned_dataset = (
-                pinned_dataset if is_own or pinned_dataset is None else self._rebased(pinned_dataset, record)
-            )
-            _refuse_local_inputs(request, len(files))
-        plan = make_plan(
-            request,
-            model,
-            builtin.pinned if builtin and record.origin != "local" else pinned,
-            dataset,
-            pinned_dataset,
-            read_facts(),
-            is_dataset_own=is_own,
-            is_model_builtin=builtin is not None,
-        )
-        if record.origin == "local":
-            return plan
-        # on another machine a path means nothing and a name may mean something else: the digests decide
-        return plan.model_copy(
-            update={
-                "model_digests": () if builtin else tuple(asset.sha256 for asset in record.model.assets),
-                "dataset_digests": tuple(asset.sha256 for asset in files),
-            }
-        )
-
-    def _rebased(self, pinned: PinnedManifest, record: Record) -> PinnedManifest:
-        """A stranger's record must not choose the folder that its relative paths start from."""
-        return pinned.model_copy(update={"base": str(self.home / "imports" / record.id)})
-
     def _context(self) -> Context:
         from mlmodelscope.evaluation import Context
         from mlmodelscope.provision import Assets
 
         return Context(self.home, lambda: self.store, Assets(self.home), self._on_event, self._progress)
-
-
-def read_facts() -> Facts:
-    """This machine: its hardware and the frameworks that are registered and installed."""
-    from mlmodelscope.measure.system import read_system
-
-    registry = predictors()
-    system = read_system()
-
-    def canonical(name: str) -> str | None:
-        try:
-            return registry.canonical(name)
-        except UnknownNameError:
-            return None
-
-    found = {framework.name: framework for framework in frameworks()}
-    return Facts(system=system, frameworks=found, canonical=canonical, usable_cpus=system.usable_cpus)
-
-
-def frameworks() -> list[InstalledFramework]:
-    """Every registered predictor with the version of its framework that is installed here; imports no framework."""
-    registry = predictors()
-    found: list[InstalledFramework] = []
-    for name in registry.names():
-        predictor = registry.get(name)
-        # a predictor without a framework of its own (null) is as old as we are
-        installed = installed_version(predictor) if predictor.packages else ("mlmodelscope", VERSION)
-        found.append(
-            InstalledFramework(
-                name=name,
-                entry_point=f"{predictor.__module__}:{predictor.__qualname__}",
-                distribution=installed[0] if installed else None,
-                version=installed[1] if installed else None,
-                install_hint=f"pip install 'mlmodelscope[{name}]'",
-            )
-        )
-    return found
-
-
-def make_request(**fields: Any) -> EvaluationRequest:
-    """A request from plain values; a UsageError says which field cannot be, an InputError which input is not there."""
-    try:
-        request = EvaluationRequest(**fields)
-    except ValidationError as error:
-        raise UsageError("; ".join(_problem(item) for item in error.errors())) from None
-    return request.model_copy(update={"inputs": tuple(_locate(text) for text in request.inputs)})
-
-
-def _problem(item: Mapping[str, Any]) -> str:
-    message = str(item["msg"]).removeprefix("Value error, ")
-    return ": ".join(filter(None, (".".join(map(str, item["loc"])), message)))
-
-
-def _locate(text: str) -> str:
-    """The location of an input; of a file here the whole path, so that the record can be repeated from any folder."""
-    file = Path(text).absolute()
-    if os.path.isfile(file):  # noqa: PTH113 - a name that no file can have is no error here
-        # a name may hold what has a meaning in a location: '!', a blank at its end
-        return str(file) if re.fullmatch(r"[^!\x00-\x1f]*\S", str(file)) else file.as_uri()
-    try:
-        location = parse_location(text)
-    except ValueError as error:
-        raise UsageError(f"the input {text!r} cannot be: {error}") from None
-    if location.kind != "path":
-        return text
-    if location.member is None:
-        reason = "is a folder" if file.is_dir() else "is not there"
-        raise InputError(f"the input {text} {reason}", hint="give a file or a URL", input=text)
-    return f"{Path(location.target).absolute()}!{location.member}"
-
-
-def _refuse_local_inputs(request: EvaluationRequest, known: int) -> None:
-    """The inputs of a stranger's record were files of the stranger's machine: here the same names mean other files.
-
-    The first `known` have digests in the record, and are taken by digest.
-    """
-    for text in request.inputs[known:]:
-        if parse_location(text).kind == "path":
-            raise UsageError(
-                f"the untrusted record names a file of this machine as its input: {text}",
-                hint="evaluate its model on inputs of yours: mlmodelscope evaluate --untrusted MODEL --inputs FILE",
-                input=text,
-            )
-
-
-def _parse_pinned(pinned: PinnedManifest) -> object:
-    from mlmodelscope.manifest import load_manifest
-
-    return load_manifest(pinned.text, origin=pinned.origin)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from mlmodelscope.core.record import DatasetFacts, Record
 from mlmodelscope.core.release import VERSION
 from mlmodelscope.core.sample import Dataset
 from mlmodelscope.core.store import Store
-from mlmodelscope.evaluation import read_evidence, read_trace
+from mlmodelscope.evidence import read_evidence, read_trace
 from mlmodelscope.provision import Assets
 from mlmodelscope.show.report.data import Entry, Picture, Pictures, ReportData, Said
 

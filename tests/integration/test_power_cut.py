@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from mlmodelscope.evaluation import read_evidence
+from mlmodelscope.evidence import read_evidence
 from mlmodelscope.library import Workspace
 from mlmodelscope.manifest import load_manifest
 from mlmodelscope.provision import Assets

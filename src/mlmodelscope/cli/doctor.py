@@ -15,7 +15,7 @@ def command(is_json: bool) -> int:
     from mlmodelscope.core.plugins import predictors
     from mlmodelscope.core.settings import home
     from mlmodelscope.diagnosis import diagnose
-    from mlmodelscope.library import frameworks
+    from mlmodelscope.facts import frameworks
     from mlmodelscope.show.diagnosis import format_diagnosis
 
     registry = predictors()

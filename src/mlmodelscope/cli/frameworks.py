@@ -16,7 +16,7 @@ def command() -> None:
 @as_json
 def list_frameworks(is_json: bool) -> int:
     """List registered frameworks and the versions installed."""
-    from mlmodelscope.library import frameworks
+    from mlmodelscope.facts import frameworks
     from mlmodelscope.show.units import table
 
     found = frameworks()
