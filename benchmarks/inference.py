@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import statistics
 import sys
@@ -76,6 +77,8 @@ def null_cost() -> Block:
     progress = memoryview(array("q", [0]))
 
     def block() -> float:
+        # as after a worker's warm-up: what exists by then is no garbage, and the loop's first collection is quick
+        gc.freeze()
         begin = time.perf_counter()
         inference_loop(predictor.predict, queries, 0, NULL_QUERIES, time.monotonic_ns, progress)
         return (time.perf_counter() - begin) * 1e6 / NULL_QUERIES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mlmodelscope.analyse.statistics import (
@@ -21,13 +21,21 @@ if TYPE_CHECKING:
 
     Stamps = NDArray[np.int64]
 
-__all__ = ["OFFLINE_PARTS", "PARTS", "PERCENTILES", "latencies", "summarise", "summarise_offline"]
+__all__ = ["OFFLINE_PARTS", "PARTS", "PERCENTILES", "latencies", "parts_in_order", "summarise", "summarise_offline"]
 
 # no p50: the median over launches is the headline, and a second number for "the middle" would only confuse
 PERCENTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 PARTS = ("decode", "transform", "predict", "postprocess")
 # of the whole query, in the predicting thread; together they are its whole time
 OFFLINE_PARTS = ("waiting for samples", "predict", "postprocess", "batching")
+_ORDER = ("decode", "transform", "waiting for samples", "predict", "postprocess", "batching")
+
+
+def parts_in_order(parts: Iterable[str]) -> list[str]:
+    """Names of parts of a query, each once, in the order in which they happen; a store may have sorted them."""
+    known = dict.fromkeys(parts)
+    ordered = [name for name in _ORDER if name in known]
+    return ordered + [name for name in known if name not in _ORDER]
 
 
 def latencies(stamps: Stamps) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mlmodelscope.analyse.summary import parts_in_order
 from mlmodelscope.core.record import Accuracy, Failure, Performance, Record, TraceFacts
 from mlmodelscope.core.store import HistoryRow
 from mlmodelscope.show.units import (
@@ -182,12 +183,13 @@ def _accuracy(accuracy: Accuracy) -> str:
 def _performance(performance: Performance) -> str:
     queries = format_count(performance.latency_median_ns.n, "query", "queries")
     launches = format_count(performance.latency_median_ns.launches, "launch", "launches")
+    parts = performance.parts_ns
     pairs = [
         ("median", format_estimate(performance.latency_median_ns, "duration")),
         ("trimmed mean", format_estimate(performance.latency_trimmed_mean_ns, "duration")),
         *((name, format_estimate(estimate, "duration")) for name, estimate in performance.percentiles_ns.items()),
         *((name, f"refused: {reason}") for name, reason in performance.refused.items()),
-        *((f"  {name}", format_estimate(estimate, "duration")) for name, estimate in performance.parts_ns.items()),
+        *((f"  {name}", format_estimate(parts[name], "duration")) for name in parts_in_order(parts)),
         ("load", format_estimate(performance.load_ns, "duration")),
         ("first inference", format_estimate(performance.first_inference_ns, "duration")),
         ("throughput", format_estimate(performance.throughput, "throughput")),

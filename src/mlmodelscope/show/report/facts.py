@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from mlmodelscope.analyse.comparison import Comparison
-from mlmodelscope.analyse.summary import PARTS
+from mlmodelscope.analyse.summary import parts_in_order
 from mlmodelscope.analyse.sweep import Sweep
 from mlmodelscope.core.estimate import Estimate
 from mlmodelscope.core.record import Record
@@ -29,7 +29,6 @@ __all__ = [
     "Number",
     "headline",
     "identity",
-    "in_order",
     "name_of",
     "noise_facts",
     "numbers",
@@ -142,12 +141,6 @@ def verdict(comparison: Comparison) -> str:
     return f"not fair: {len(comparison.groups)} factors differ"
 
 
-def in_order(parts: Iterable[str]) -> list[str]:
-    """Names of parts of a query, each once, in the order in which they happen; a store may have sorted them."""
-    known = dict.fromkeys(parts)
-    return [name for name in PARTS if name in known] + [name for name in known if name not in PARTS]
-
-
 def sweep_words(sweep: Sweep) -> str:
     """The best batch size with how far it is to be trusted."""
     doubt = "" if sweep.certainty == "certain" else "; the intervals leave room for another"
@@ -203,7 +196,7 @@ def _performance(record: Record) -> Iterator[Number]:
         yield Number(f"performance.{name}", "duration", bare)
     for name, estimate in performance.percentiles_ns.items():
         yield Number(f"performance.percentiles_ns.{name}", "duration", estimate)
-    for name in in_order(performance.parts_ns):
+    for name in parts_in_order(performance.parts_ns):
         yield Number(f"performance.parts_ns.{name}", "duration", performance.parts_ns[name])
     kinds: dict[str, Kind] = {
         "throughput": "throughput", "load_ns": "duration", "first_inference_ns": "duration", "memory_bytes": "bytes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlmodelscope.analyse.distribution import BatchSweep, Box, batch_sweeps, box, cumulative, histogram
+from mlmodelscope.analyse.summary import parts_in_order
 from mlmodelscope.core.estimate import Estimate
 from mlmodelscope.core.record import Performance
 from mlmodelscope.show.records import format_count
@@ -23,7 +24,7 @@ from mlmodelscope.show.report.charts import (
     whisker,
 )
 from mlmodelscope.show.report.data import Entry, ReportData
-from mlmodelscope.show.report.facts import in_order, short_names, sweep_words
+from mlmodelscope.show.report.facts import short_names, sweep_words
 from mlmodelscope.show.report.markup import Content, Markup, element, join
 from mlmodelscope.show.report.pieces import Cell, badge, labelled, series, table
 from mlmodelscope.show.units import format_duration, format_estimate, format_share
@@ -171,13 +172,13 @@ def stages_section(data: ReportData) -> Markup | None:
     if not split:
         return None
     names = short_names(data.entries)
-    parts = in_order(name for _, found in split for name in found)
+    parts = parts_in_order(name for _, found in split for name in found)
     axis = duration_axis([_per_sample(e, sum(x.value for x in found.values())) for e, found in split], from_zero=True)
     rows = []
     for entry, found in split:
         total = sum(estimate.value for estimate in found.values())
         marks, start = [], 0.0
-        for part in in_order(found):
+        for part in parts_in_order(found):
             estimate = found[part]
             marks.append(_segment(axis, entry, start, estimate.value, part, parts.index(part)))
             start += estimate.value

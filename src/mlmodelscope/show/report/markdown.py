@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mlmodelscope.analyse.comparison import Comparison
 from mlmodelscope.analyse.distribution import batch_sweeps
+from mlmodelscope.analyse.summary import parts_in_order
 from mlmodelscope.show.comparisons import format_change, format_ratio, format_speed, format_top1
 from mlmodelscope.show.records import format_dataset, format_framework
 from mlmodelscope.show.report.data import Entry, ReportData
@@ -16,7 +17,6 @@ from mlmodelscope.show.report.facts import (
     READING,
     headline,
     identity,
-    in_order,
     name_of,
     noise_facts,
     short_names,
@@ -153,7 +153,7 @@ def _latency(data: ReportData) -> Iterator[str]:
         return
     names = short_names(data.entries)
     percentiles = list(dict.fromkeys(name for _, performance in timed for name in performance.percentiles_ns))
-    parts = in_order(name for _, performance in timed for name in performance.parts_ns)
+    parts = parts_in_order(name for _, performance in timed for name in performance.parts_ns)
     rows = [
         [
             str(entry.number),
