@@ -17,8 +17,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# machines are shared and slow at times: how long an example takes says nothing
-hypothesis.settings.register_profile("default", deadline=None)
+# machines are shared and slow at times: how long an example takes says nothing; and a test run gives the same result
+# twice: `make fuzz` is where examples are drawn anew
+hypothesis.settings.register_profile("default", deadline=None, derandomize="FUZZ_EXAMPLES" not in os.environ)
 hypothesis.settings.load_profile("default")
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from mlmodelscope.core.errors import DigestError, StoreError
 from mlmodelscope.core.storage import LEAST_AGE_SECONDS
+from mlmodelscope.repetition import plan_again
 
 # nothing listens there: whatever is not here, in a bundle or on a mirror cannot be had
 NO_NETWORK = {
@@ -130,13 +131,13 @@ class TestRecords:
             here.export_record(record.id, lab.root / "r.mlrecord")
         with other.workspace() as there:
             stored, _ = there.import_record(lab.root / "r.mlrecord")
-            plan = there._plan_again(stored)
+            plan = plan_again(stored, there.catalogue, there.home)
             assert not plan.is_trusted
             assert plan.model_digests == tuple(asset.sha256 for asset in record.model.assets)
             trusted, is_new = there.import_record(lab.root / "r.mlrecord", is_trusted=True)
             assert (trusted.is_trusted, is_new) == (True, False)
             assert there.get(record.id) == trusted
-            assert there._plan_again(trusted).is_trusted
+            assert plan_again(trusted, there.catalogue, there.home).is_trusted
 
     def test_importing_twice_is_harmless_and_the_file_comes_out_again(self, lab, other):
         record = lab.evaluate(lab.model(), dataset=lab.photos())
