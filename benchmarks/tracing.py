@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 import sys
 import tempfile
 import time
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from harness import Block, Claim, run
-from inference import SIDE, slow_model
+from inference import SIDE, slow_model, undisturbed
 from mlmodelscope.core.sample import Sample
 from mlmodelscope.measure.loops import PipelineQuery, pipeline_loop, traced_loop
 from mlmodelscope.predictors import onnxruntime
@@ -55,9 +54,9 @@ class Straight:
         return list(outputs[0][:count])
 
 
-def median_period(starts: Sequence[int]) -> float:
+def period(starts: Sequence[int]) -> float:
     """Nanoseconds from the start of one query to the start of the next: the loop's own work is inside."""
-    return statistics.median(later - earlier for earlier, later in itertools.pairwise(starts))
+    return undisturbed([later - earlier for earlier, later in itertools.pairwise(starts)])
 
 
 def order(images: Images) -> itertools.cycle:
@@ -69,7 +68,7 @@ def untraced(query: PipelineQuery, images: Images) -> Block:
 
     def block() -> float:
         stamps = pipeline_loop(query, images, order(images), 0, QUERIES, time.monotonic_ns, progress)
-        return median_period(stamps[0::5])
+        return period(stamps[0::5])
 
     return block
 
@@ -79,7 +78,7 @@ def traced(query: PipelineQuery, images: Images) -> Block:
 
     def block() -> float:
         stamps, _ = traced_loop(query, images, order(images), QUERIES, time.monotonic_ns, progress)
-        return median_period(stamps[1::6])
+        return period(stamps[1::6])
 
     return block
 
@@ -102,7 +101,7 @@ def bare(predict: Any, images: Images) -> Block:
             after_predict = clock()
             pipeline.finish(outputs, len(samples))
             rows.append((start, after_decode, after_transform, after_predict, clock()))
-        return median_period([row[0] for row in rows])
+        return period([row[0] for row in rows])
 
     return block
 
