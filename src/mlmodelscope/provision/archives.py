@@ -225,6 +225,8 @@ def _link_target(name: str, link: str, folder: PurePosixPath) -> str:
 
 def _zip_entries(handle: zipfile.ZipFile) -> Iterator[tuple[str, _Entry | None]]:
     for info in handle.infolist():
+        if not info.filename:
+            raise zipfile.BadZipFile("an entry has no name")
         name = _safe_name(info.filename)
         mode = info.external_attr >> 16
         link = None

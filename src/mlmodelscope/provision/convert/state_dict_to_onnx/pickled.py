@@ -8,6 +8,7 @@ allowed globals are tokens, and only three of them may be "called", each by code
 from __future__ import annotations
 
 import pickletools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any, Protocol, cast
@@ -247,15 +248,18 @@ def read_pickle(source: ByteSource) -> Any:
     (from pickletools) where the bytes are no pickle.
     """
     reader = _Reader()
-    for count, (instruction, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], source))):
-        if instruction.name == "STOP":
-            break
-        action = _ACTIONS.get(instruction.name)
-        if action is None:
-            raise ConvertError(f"the pickle uses {instruction.name}, which a state dict does not need")
-        if count >= _INSTRUCTION_LIMIT:
-            raise ConvertError("the pickle is far longer than that of a state dict")
-        action(reader, argument)
+    with warnings.catch_warnings():
+        # pickletools warns about odd escapes in text that is refused anyway
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for count, (instruction, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], source))):
+            if instruction.name == "STOP":
+                break
+            action = _ACTIONS.get(instruction.name)
+            if action is None:
+                raise ConvertError(f"the pickle uses {instruction.name}, which a state dict does not need")
+            if count >= _INSTRUCTION_LIMIT:
+                raise ConvertError("the pickle is far longer than that of a state dict")
+            action(reader, argument)
     value = reader.pop()
     if reader.stack:
         raise ConvertError("the pickle leaves values behind")
