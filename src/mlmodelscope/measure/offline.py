@@ -1,9 +1,9 @@
 """Turns a data set into one timed query of all its samples: threads prepare samples while batches are predicted.
 
 Threads, because decoding, resizing and arithmetic release Python's lock: two cores prepare about 1.9 times as much as
-one on 384 photos and 1.76 times on 96, where the idle start and end weigh more (benchmarks/offline.py). What holds the lock is opening a file and reading out pixels, some 6 % of the work on a
-photo. A fork after a framework is loaded may hang. Every thread has a pipeline of its own, since pipelines and the
-functions of a manifest are not thread-safe.
+one on 384 photos, and 1.76 times on 96, where the idle start and end weigh more (benchmarks/offline.py). What holds the
+lock is opening a file and reading out pixels, some 6 % of the work on a photo. A fork after a framework is loaded may
+hang. Every thread has a pipeline of its own, since pipelines and the functions of a manifest are not thread-safe.
 """
 
 from __future__ import annotations
