@@ -46,17 +46,12 @@ def slow_model(path: Path) -> None:
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
 
 
-def undisturbed(latencies: list[int]) -> float:
-    """The lower quartile of a block: what the loop adds is the same for every query, what others add is not."""
-    return statistics.quantiles(latencies, n=4)[0]
-
-
 def scenario_latency(predictor: onnxruntime.Predictor, queries: list[list[np.ndarray]]) -> Block:
     progress = memoryview(array("q", [0]))
 
     def block() -> float:
         begins, ends = inference_loop(predictor.predict, queries, 0, QUERIES, time.monotonic_ns, progress)
-        return undisturbed([end - begin for begin, end in zip(begins, ends, strict=True)])
+        return statistics.median([end - begin for begin, end in zip(begins, ends, strict=True)])
 
     return block
 
@@ -69,7 +64,7 @@ def bare_latency(session: object, queries: list[list[np.ndarray]]) -> Block:
             begin = time.monotonic_ns()
             session.run(["output"], feed)  # type: ignore[attr-defined]
             times.append(time.monotonic_ns() - begin)
-        return undisturbed(times)
+        return statistics.median(times)
 
     return block
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 import sys
 import tempfile
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from harness import Block, Claim, run
-from inference import SIDE, slow_model, undisturbed
+from inference import SIDE, slow_model
 from mlmodelscope.core.sample import Sample
 from mlmodelscope.measure.loops import PipelineQuery, pipeline_loop, traced_loop
 from mlmodelscope.predictors import onnxruntime
@@ -56,7 +57,7 @@ class Straight:
 
 def period(starts: Sequence[int]) -> float:
     """Nanoseconds from the start of one query to the start of the next: the loop's own work is inside."""
-    return undisturbed([later - earlier for earlier, later in itertools.pairwise(starts)])
+    return statistics.median([later - earlier for earlier, later in itertools.pairwise(starts)])
 
 
 def order(images: Images) -> itertools.cycle:
