@@ -156,7 +156,9 @@ class TestArtifacts:
         with pytest.raises(ArchiveError, match="unpacks"):
             self.check("latencies.npz", packed.getvalue())
 
-    @pytest.mark.parametrize("content", [b"noise", gzip.compress(b"{}")[:-4], gzip.compress(b'{"sample":"a"}')])
+    @pytest.mark.parametrize(
+        "content", [b"noise", gzip.compress(b"{}", mtime=0)[:-4], gzip.compress(b'{"sample":"a"}', mtime=0)]
+    )
     def test_damaged_predictions(self, content):
         with pytest.raises(InputError):
             self.check("predictions.jsonl.gz", content)
