@@ -1,0 +1,127 @@
+"""Installed packages -> their bytecode beside them, compiled once per wheel and shared by hard link.
+
+A worker may not be able to write into its environment, and must not spend its start on compiling. The bytecode is of
+the kind that Python does not compare with the source's time stamp: a wheel's content is fixed by its digest.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mlmodelscope.provision.durable import storing
+from mlmodelscope.provision.environments.interpreters import Interpreter
+from mlmodelscope.provision.environments.locks import LockedFile
+
+__all__ = ["compile_all", "site_packages"]
+
+_MODE = "unchecked-hash"
+# packages bring their own tests along, often half of their files
+_UNUSED = r"/tests?/"
+
+
+def site_packages(folder: Path, interpreter: Interpreter) -> Path:
+    return folder / "lib" / f"python{interpreter.minor}" / "site-packages"
+
+
+def compile_all(
+    environment: Path, interpreter: Interpreter, files: Sequence[LockedFile], cache: Path, kept: Sequence[int] = ()
+) -> None:
+    """Leaves bytecode for every package in `environment`; sources that are no Python of this version are left alone."""
+    packages = site_packages(environment, interpreter)
+    if interpreter.implementation != "CPython" or _is_older(interpreter, (3, 7)):
+        _compile(environment, [packages], [], kept)
+        return
+    shared = cache / f"{interpreter.implementation.lower()}-{interpreter.minor}{interpreter.flags}"
+    sources = _sources(packages)
+    missing: dict[str, Path | None] = {}
+    for file in files:
+        folder = shared / file.sha256 if file.sha256 else None
+        if folder is None or not _link(folder, packages):
+            # what is built from source may come out differently next time: only a wheel's bytecode is kept
+            missing[file.name] = folder if file.is_wheel else None
+    tops = {packages / source.parts[0] for name in missing for source in sources.get(name, [])}
+    if not tops:
+        return
+    _compile(environment, sorted(tops), ["--invalidation-mode", _MODE], kept)
+    for name, target in missing.items():
+        if target is not None:
+            _keep(target, packages, sources.get(name, []), interpreter)
+
+
+def _is_older(interpreter: Interpreter, version: tuple[int, int]) -> bool:
+    return tuple(int(part) for part in interpreter.version.split(".")[:2]) < version
+
+
+def _sources(packages: Path) -> dict[str, list[Path]]:
+    """The Python files of each package, by its normal name, as its list of files names them."""
+    from packaging.utils import canonicalize_name
+
+    found: dict[str, list[Path]] = {}
+    for record in packages.glob("*.dist-info/RECORD"):
+        name = canonicalize_name(record.parent.name.split("-")[0])
+        with record.open(encoding="utf-8", newline="") as file:
+            paths = [Path(row[0]) for row in csv.reader(file) if row and row[0].endswith(".py")]
+        found[name] = [path for path in paths if not path.is_absolute() and ".." not in path.parts]
+    return found
+
+
+def _compile(environment: Path, targets: Sequence[Path], options: Sequence[str], kept: Sequence[int]) -> None:
+    # its verdict is about sources that nobody imports (templates, examples of bad syntax): it does not count
+    program = [str(environment / "bin" / "python"), "-I", "-m", "compileall", "-qq", "-j", "0"]
+    subprocess.run(
+        [*program, "-x", _UNUSED, *options, "-i", "-"],
+        input="\n".join(str(target) for target in targets),
+        capture_output=True,
+        text=True,
+        check=False,
+        pass_fds=tuple(kept),
+    )
+
+
+def _link(folder: Path, packages: Path) -> bool:
+    """Whether the compiled files were kept before; then they are beside their sources now."""
+    if not folder.is_dir():
+        return False
+    with storing(packages):
+        for path in _files(folder):
+            target = packages / path.relative_to(folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link_or_copy(path, target)
+    return True
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for root, _, names in os.walk(folder):
+        yield from (Path(root, name) for name in names)
+
+
+def _keep(target: Path, packages: Path, sources: Sequence[Path], interpreter: Interpreter) -> None:
+    tag = f"cpython-{interpreter.minor.replace('.', '')}"
+    with storing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))
+        try:
+            for source in sources:
+                compiled = source.parent / "__pycache__" / f"{source.stem}.{tag}.pyc"
+                if (packages / compiled).is_file():
+                    (new / compiled).parent.mkdir(parents=True, exist_ok=True)
+                    _link_or_copy(packages / compiled, new / compiled)
+            if not target.exists():
+                new.rename(target)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except FileExistsError:
+        pass
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
