@@ -1,0 +1,7 @@
+# caffe2 1.4.0 on Python 3.7. Written by containers/generate.py.
+FROM python:3.7-slim
+# where the packages come from, if not from pip's own index
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+LABEL org.mlmodelscope.framework="caffe2" org.mlmodelscope.version="1.4.0"
+RUN python -m pip install --no-cache-dir --disable-pip-version-check 'torch==1.4.0' 'future' 'six' 'protobuf<3.21' 'numpy<1.22'

@@ -1,0 +1,7 @@
+# onnxruntime 1.10.0 on Python 3.7. Written by containers/generate.py.
+FROM python:3.7-slim
+# where the packages come from, if not from pip's own index
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+LABEL org.mlmodelscope.framework="onnxruntime" org.mlmodelscope.version="1.10.0"
+RUN python -m pip install --no-cache-dir --disable-pip-version-check 'onnxruntime==1.10.0' 'numpy<1.24' 'protobuf<3.21'

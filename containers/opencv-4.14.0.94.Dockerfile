@@ -1,0 +1,7 @@
+# opencv 4.14.0.94 on Python 3.11. Written by containers/generate.py.
+FROM python:3.11-slim
+# where the packages come from, if not from pip's own index
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+LABEL org.mlmodelscope.framework="opencv" org.mlmodelscope.version="4.14.0.94"
+RUN python -m pip install --no-cache-dir --disable-pip-version-check 'opencv-python-headless==4.14.0.94' 'numpy'

@@ -1,0 +1,7 @@
+# openvino 2026.4.1 on Python 3.11. Written by containers/generate.py.
+FROM python:3.11-slim
+# where the packages come from, if not from pip's own index
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+LABEL org.mlmodelscope.framework="openvino" org.mlmodelscope.version="2026.4.1"
+RUN python -m pip install --no-cache-dir --disable-pip-version-check 'openvino==2026.4.1' 'numpy'

@@ -1,0 +1,7 @@
+# tensorflow 2.21.0 on Python 3.11. Written by containers/generate.py.
+FROM python:3.11-slim
+# where the packages come from, if not from pip's own index
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+LABEL org.mlmodelscope.framework="tensorflow" org.mlmodelscope.version="2.21.0"
+RUN python -m pip install --no-cache-dir --disable-pip-version-check 'tensorflow-cpu==2.21.0' 'numpy'
