@@ -1,0 +1,143 @@
+"""Turns arrays into the inputs of an Open Inference Protocol request, and the outputs of its answer into arrays.
+
+Tensors are lists of numbers in the JSON text, or, where the server has the binary tensor extension, bytes behind it.
+"""
+
+# ruff: noqa: B905 - zip(strict=) is younger than Python 3.6
+
+import json
+import struct
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+__all__ = ["DATATYPES", "Garbage", "datatype_of", "decode_answer", "element_type_of", "encode_request"]
+
+DATATYPES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "float32": "FP32",
+    "float64": "FP64",
+    "string": "BYTES",
+}
+_ELEMENT_TYPES = {datatype: name for name, datatype in DATATYPES.items()}
+
+
+class Garbage(ValueError):  # noqa: N818 - what the answer is; the caller makes a fault of it
+    """An answer that is not what the protocol says."""
+
+
+def element_type_of(datatype: Any) -> str:
+    """numpy's name of a datatype; one that has none (BF16) keeps its own."""
+    return _ELEMENT_TYPES.get(str(datatype), str(datatype))
+
+
+def datatype_of(array: Any) -> Optional[str]:
+    """None for elements that the protocol has no word for."""
+    if array.dtype.kind in "OUS":
+        return "BYTES"
+    return DATATYPES.get(array.dtype.name) if array.dtype.isnative else None
+
+
+def encode_request(
+    names: Sequence[str], arrays: Sequence[Any], outputs: Sequence[str], is_binary: bool
+) -> Tuple[List[bytes], Optional[int]]:
+    """The parts of the body, and the length of the JSON text where bytes follow it."""
+    inputs: List[Dict[str, Any]] = []
+    tail: List[bytes] = []
+    for name, array in zip(names, arrays):
+        described: Dict[str, Any] = {"name": name, "shape": list(array.shape), "datatype": datatype_of(array)}
+        if is_binary:
+            content = _pack(array) if described["datatype"] == "BYTES" else array.tobytes()
+            described["parameters"] = {"binary_data_size": len(content)}
+            tail.append(content)
+        else:
+            described["data"] = _plain(array)
+        inputs.append(described)
+    wanted: List[Dict[str, Any]] = [{"name": name} for name in outputs]
+    if is_binary:
+        wanted = [dict(one, parameters={"binary_data": True}) for one in wanted]
+    # the id is optional, but some servers fail without one
+    text = json.dumps({"id": "1", "inputs": inputs, "outputs": wanted}).encode()
+    return [text] + tail, len(text) if is_binary else None
+
+
+def _plain(array: Any) -> List[Any]:
+    if array.dtype.kind in "OUS":
+        return [value.decode() if isinstance(value, bytes) else str(value) for value in array.ravel()]
+    return array.ravel().tolist()  # type: ignore[no-any-return]
+
+
+def _pack(array: Any) -> bytes:
+    parts: List[bytes] = []
+    for value in array.ravel():
+        text = value if isinstance(value, bytes) else str(value).encode()
+        parts += (struct.pack("<I", len(text)), text)
+    return b"".join(parts)
+
+
+def decode_answer(body: bytes, json_size: Optional[int], facts: Sequence[Dict[str, Any]]) -> List[Any]:
+    """Arrays in the order of `facts`, of the types that they announce. Raises Garbage."""
+    size = len(body) if json_size is None else json_size
+    if size > len(body):
+        raise Garbage("the answer is shorter than its header says")
+    try:
+        outputs = json.loads(body[:size].decode())["outputs"]
+        found: Dict[str, Any] = {}
+        position = size
+        for output in outputs:
+            length = (output.get("parameters") or {}).get("binary_data_size")
+            content = None
+            if length is not None:
+                content = body[position : position + length]
+                position += length
+            found[output["name"]] = _array(output, content)
+    except (AttributeError, KeyError, TypeError, UnicodeDecodeError, ValueError) as error:
+        if isinstance(error, Garbage):
+            raise
+        raise Garbage(f"{type(error).__name__}: {error}") from error
+    return [_checked(found, fact) for fact in facts]
+
+
+def _array(output: Dict[str, Any], content: Optional[bytes]) -> Any:
+    import numpy as np
+
+    name, shape = element_type_of(output["datatype"]), [int(size) for size in output["shape"]]
+    if name not in DATATYPES or any(size < 0 for size in shape):
+        raise Garbage(f"output {output['name']!r} has datatype {output['datatype']!r} and shape {shape}")
+    if name == "string":
+        values = output["data"] if content is None else _unpack(content)
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array.reshape(shape)
+    if content is None:
+        return np.array(output["data"], dtype=name).reshape(shape)
+    return np.frombuffer(content, name).reshape(shape).copy()
+
+
+def _unpack(content: bytes) -> List[str]:
+    found: List[str] = []
+    position = 0
+    while position < len(content):
+        end = position + 4 + struct.unpack("<I", content[position : position + 4].ljust(4, b"\xff"))[0]
+        if end > len(content):
+            raise Garbage("a string is cut short")
+        found.append(content[position + 4 : end].decode())
+        position = end
+    return found
+
+
+def _checked(found: Dict[str, Any], fact: Dict[str, Any]) -> Any:
+    array = found.get(fact["name"])
+    if array is None:
+        raise Garbage(f"output {fact['name']!r} is missing; there are: {', '.join(found) or 'none'}")
+    got = "string" if array.dtype.kind == "O" else array.dtype.name
+    if fact["element_type"] in DATATYPES and got != fact["element_type"]:
+        raise Garbage(f"output {fact['name']!r} is {got}, announced was {fact['element_type']}")
+    return array

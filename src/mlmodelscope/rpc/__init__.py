@@ -1,0 +1,1 @@
+"""Turns calls of a predictor into messages and back, so that a program in any language can be one."""

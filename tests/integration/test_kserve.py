@@ -1,0 +1,368 @@
+"""Models of inference servers: MLServer and KServe's own for real, and a small server of ours for what goes wrong.
+
+Ours follows the protocol's text (REST, with the binary tensor extension) and shares no code with the predictor.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlmodelscope.predictors.kserve import Predictor
+from mlmodelscope.predictors.port import PredictorFault
+
+HERE = Path(__file__).parent
+WEIGHTS = np.float32([[1, -2, 3], [0.5, 0, -1], [2, 2, 2], [-1, 1, 0]])
+BIAS = np.float32([0.25, -0.5, 0])
+X = np.float32([[1, 2, 3, 4], [-1, 0.5, 0, 2]])
+Y = X @ WEIGHTS + BIAS
+LAYERS = {
+    "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}],
+    "outputs": [{"name": name, "datatype": "FP32", "shape": [-1, 3]} for name in ("y", "z")],
+}
+
+
+def free_port():
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def running(command, address, folder):
+    """A server process, once it answers."""
+    with (
+        (folder / "server.log").open("w") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, cwd=folder) as process,
+    ):
+        try:
+            for _ in range(600):
+                assert process.poll() is None, (folder / "server.log").read_text()
+                try:
+                    urllib.request.urlopen(f"{address}/v2/health/ready", timeout=5).close()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            yield address
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def model_servers():
+    folder = os.environ.get("MODEL_SERVERS")
+    return Path(folder) if folder else Path(shutil.which("mlserver")).parent
+
+
+@pytest.fixture(scope="module")
+def mlserver(tmp_path_factory, model_servers):
+    folder = tmp_path_factory.mktemp("mlserver")
+    ports = [free_port() for _ in range(3)]
+    names = ("http_port", "grpc_port", "metrics_port")
+    settings = {"host": "127.0.0.1", "parallel_workers": 0, **dict(zip(names, ports, strict=True))}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    (folder / "kserve_runtime.py").write_text((HERE / "kserve_runtime.py").read_text())
+    model = {"name": "linear", "implementation": "kserve_runtime.Linear", "platform": "numpy", **LAYERS}
+    (folder / "model-settings.json").write_text(json.dumps(model))
+    with running([str(model_servers / "mlserver"), "start", "."], f"http://127.0.0.1:{ports[0]}", folder) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def kserve(tmp_path_factory, model_servers):
+    folder, port = tmp_path_factory.mktemp("kserve"), free_port()
+    command = [str(model_servers / "python"), str(HERE / "kserve_server.py"), str(port)]
+    with running(command, f"http://127.0.0.1:{port}", folder) as address:
+        yield address
+
+
+def load(address, **changes):
+    options = {"address": address, "model": "linear", **changes.pop("options", {})}
+    predictor = Predictor()
+    facts = predictor.load({"graph_path": "", "threads": 1, "options": options, **changes})
+    return predictor, facts
+
+
+def refused(call):
+    with pytest.raises(PredictorFault) as caught:
+        call()
+    json.dumps(caught.value.fields)
+    return caught.value
+
+
+@pytest.mark.needs("model-servers")
+class TestRealServers:
+    @pytest.fixture(params=["mlserver", "kserve"])
+    def address(self, request):
+        return request.getfixturevalue(request.param)
+
+    def test_facts_are_the_servers(self, mlserver):
+        predictor, facts = load(mlserver)
+        assert (facts["engine"], facts["provider"]) == ("mlserver", "mlserver: numpy")
+        assert facts["version"][0].isdigit()
+        assert facts["inputs"] == [{"name": "x", "shape": [None, 4], "element_type": "float32"}]
+        predictor.unload()
+
+    def test_a_batch_is_answered(self, address):
+        predictor, _ = load(address)
+        y, z = predictor.predict([X])
+        np.testing.assert_allclose(y, Y, rtol=1e-5)
+        np.testing.assert_allclose(z, np.maximum(Y, 0), rtol=1e-5)
+        assert y.dtype == np.float32
+        predictor.unload()
+
+    def test_outputs_are_chosen(self, address):
+        predictor, _ = load(address, outputs=[{"layer_name": "z"}, {"layer_name": 0}])
+        z, y = predictor.predict([X])
+        np.testing.assert_allclose(y, Y, rtol=1e-5)
+        np.testing.assert_allclose(z, np.maximum(Y, 0), rtol=1e-5)
+        predictor.unload()
+
+    def test_bytes_are_understood(self, kserve):
+        predictor, _ = load(kserve, options={"binary": True})
+        np.testing.assert_array_equal(predictor.predict([X])[0], Y)
+        predictor.unload()
+
+    def test_an_unknown_model_is_refused(self, address):
+        fault = refused(lambda: load(address, options={"model": "absent"}))
+        assert fault.code == "predictor_failed"
+        assert "option model" in fault.hint
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The protocol's text in a few lines. `server.answer` replaces the body of an inference where a test wants that."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        metadata = {"name": "tiny", "version": "0.1", "extensions": self.server.extensions}
+        found = {
+            "/v2": metadata,
+            "/v2/models/linear": {"name": "linear", "platform": "numpy", **self.server.layers},
+            "/v2/models/linear/ready": {},
+        }
+        if self.path.endswith("/ready") and self.server.pending:
+            self.server.pending -= 1
+            self.reply(503, b"{}")
+        elif self.path in found:
+            self.reply(200, json.dumps(found[self.path]).encode())
+        else:
+            self.reply(404, b'{"error": "no such model"}')
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        size = int(self.headers.get("Inference-Header-Content-Length", len(body)))
+        request = json.loads(body[:size])
+        self.server.requests.append(request)
+        if self.server.answer is not None:
+            return self.server.answer(self)
+        (given,) = request["inputs"]
+        if size < len(body):
+            x = np.frombuffer(body[size:], np.float32)
+            assert given["parameters"] == {"binary_data_size": x.nbytes}
+        else:
+            x = np.float32(given["data"])
+        sums = x.reshape(given["shape"]) @ WEIGHTS + BIAS
+        found = {"y": sums, "z": np.maximum(sums, 0)}
+        outputs, tail = [], b""
+        for wanted in request["outputs"]:
+            array = found[wanted["name"]]
+            output = {"name": wanted["name"], "datatype": "FP32", "shape": list(array.shape)}
+            if wanted.get("parameters", {}).get("binary_data"):
+                output["parameters"] = {"binary_data_size": array.nbytes}
+                tail += array.tobytes()
+            else:
+                output["data"] = array.ravel().tolist()
+            outputs.append(output)
+        text = json.dumps({"model_name": "linear", "outputs": outputs}).encode()
+        headers = {"Inference-Header-Content-Length": str(len(text))} if tail else {}
+        return self.reply(200, text + tail, **headers)
+
+    def reply(self, status, body, **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def tiny():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.extensions, server.layers, server.answer, server.pending, server.requests = [], LAYERS, None, 0, []
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    server.address = f"http://127.0.0.1:{server.server_port}"
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("extensions", [[], ["classification", "binary_tensor_data"]])
+def test_bytes_are_sent_where_the_server_offers_it(tiny, extensions):
+    tiny.extensions = extensions
+    predictor, _ = load(tiny.address)
+    y, z = predictor.predict([np.asfortranarray(X)])
+    np.testing.assert_array_equal(y, Y)
+    np.testing.assert_array_equal(z, np.maximum(Y, 0))
+    assert y.flags.writeable
+    assert ("data" in tiny.requests[0]["inputs"][0]) is not bool(extensions)
+    predictor.unload()
+
+
+def test_a_model_that_is_still_loading_is_waited_for(tiny):
+    tiny.pending = 2
+    load(tiny.address)[0].unload()
+    assert tiny.pending == 0
+    tiny.pending = 1000
+    assert "503" in refused(lambda: load(tiny.address, options={"load_seconds": 0.3})).message
+
+
+@pytest.mark.parametrize(
+    "given, code",
+    [
+        ([X.astype(np.float64)], "shape_mismatch"),
+        ([X[:, :3]], "shape_mismatch"),
+        ([X, X], "shape_mismatch"),
+        ([X.tolist()], "shape_mismatch"),
+        ([X.astype(">f4")], "shape_mismatch"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_before_they_are_sent(tiny, given, code):
+    predictor, _ = load(tiny.address)
+    fault = refused(lambda: predictor.predict(given))
+    assert fault.code == code
+    assert tiny.requests == []
+    predictor.unload()
+
+
+def test_a_fixed_batch_is_respected(tiny):
+    tiny.layers = {**LAYERS, "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4]}]}
+    predictor, _ = load(tiny.address)
+    assert refused(lambda: predictor.predict([X])).code == "batch_unsupported"
+    predictor.unload()
+
+
+@pytest.mark.parametrize("side", ["inputs", "outputs"])
+def test_an_unknown_layer_lists_those_that_exist(tiny, side):
+    fault = refused(lambda: load(tiny.address, **{side: [{"layer_name": "nonsense"}]}))
+    assert fault.fields["known"] == [layer["name"] for layer in LAYERS[side]]
+
+
+def test_a_server_that_does_not_tell_its_layers_needs_them_from_the_manifest(tiny):
+    tiny.layers = {}
+    assert "name every input" in refused(lambda: load(tiny.address)).hint
+    layers = {
+        "inputs": [{"layer_name": "x", "element_type": "float32"}],
+        "outputs": [{"layer_name": "y"}],
+    }
+    predictor, facts = load(tiny.address, **layers)
+    np.testing.assert_array_equal(predictor.predict([X])[0], Y)
+    assert facts["inputs"][0]["shape"] is None
+    predictor.unload()
+
+
+def answering(outputs):
+    return lambda handler: handler.reply(200, json.dumps({"outputs": outputs}).encode())
+
+
+Z = {"name": "z", "datatype": "FP32", "shape": [1], "data": [0]}
+GARBAGE = {
+    "no JSON": lambda handler: handler.reply(200, b"\xff\xfe"),
+    "no outputs": lambda handler: handler.reply(200, b"[]"),
+    "an output is missing": answering([Z]),
+    "too few numbers": answering([{"name": "y", "datatype": "FP32", "shape": [2, 3], "data": [1]}, Z]),
+    "another type": answering([{"name": "y", "datatype": "FP64", "shape": [1], "data": [1]}, Z]),
+    "an unknown type": answering([{"name": "y", "datatype": "FP31", "shape": [1], "data": [1]}, Z]),
+    "words for numbers": answering([{"name": "y", "datatype": "FP32", "shape": [1], "data": ["a"]}, Z]),
+    "bytes that are not there": answering(
+        [{"name": "y", "datatype": "FP32", "shape": [9], "parameters": {"binary_data_size": 36}}, Z]
+    ),
+    "a header that lies": lambda handler: handler.reply(200, b"{}", Inference_Header_Content_Length="999"),
+    "a header that is no number": lambda handler: handler.reply(200, b"{}", Inference_Header_Content_Length="x"),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_is_a_typed_fault(tiny, garbage):
+    tiny.answer = GARBAGE[garbage]
+    predictor, _ = load(tiny.address)
+    fault = refused(lambda: predictor.predict([X]))
+    assert fault.code == "predictor_failed"
+    assert "garbage" in fault.message
+    predictor.unload()
+
+
+def test_what_the_server_says_is_told(tiny):
+    tiny.answer = lambda handler: handler.reply(500, b'{"error": "out of memory\\nat line 3"}')
+    predictor, _ = load(tiny.address)
+    fault = refused(lambda: predictor.predict([X]))
+    assert fault.message.endswith("status 500: out of memory")
+    predictor.unload()
+
+
+def test_a_server_that_hangs_is_given_up(tiny):
+    release = threading.Event()
+    tiny.answer = lambda handler: release.wait(60)
+    predictor, _ = load(tiny.address, options={"predict_seconds": 0.5})
+    fault = refused(lambda: predictor.predict([X]))
+    release.set()
+    assert "within 0.5 s" in fault.message
+    predictor.unload()
+
+
+def test_a_server_that_dies_in_mid_call_is_a_fault(tiny):
+    def die(handler):
+        handler.close_connection = True
+        handler.connection.shutdown(socket.SHUT_RDWR)
+
+    tiny.answer = die
+    predictor, _ = load(tiny.address)
+    fault = refused(lambda: predictor.predict([X]))
+    assert (fault.code, "ended or broke off" in fault.message) == ("predictor_failed", True)
+    predictor.unload()
+
+
+def test_a_connection_that_was_idle_for_too_long_is_made_anew(tiny):
+    predictor, _ = load(tiny.address)
+    predictor._server._connection.sock.shutdown(socket.SHUT_RDWR)
+    np.testing.assert_array_equal(predictor.predict([X])[0], Y)
+    predictor.unload()
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "127.0.0.1:8000", "ftp://host", "http://host:x", "", None])
+def test_a_dead_address_says_so(address):
+    fault = refused(lambda: load(address))
+    assert fault.code == "environment_missing"
+
+
+@pytest.mark.parametrize(
+    "options", [{"nonsense": 1}, {"load_seconds": 0}, {"predict_seconds": True}, {"model": ""}, {"model": 3}]
+)
+def test_options_are_checked(tiny, options):
+    (name,) = options
+    assert refused(lambda: load(tiny.address, options=options)).fields["option"] == name
+
+
+def test_the_manifests_name_is_the_models_name(tiny):
+    predictor = Predictor()
+    predictor.load({"name": "linear", "threads": 1, "options": {"address": tiny.address}})
+    np.testing.assert_array_equal(predictor.predict([X])[0], Y)
+    predictor.unload()
+    assert refused(lambda: predictor.predict([X])).code == "predictor_failed"
