@@ -8,9 +8,18 @@ import mmap
 import os
 import re
 import zipfile
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-__all__ = ["DATA_TYPES", "Node", "describe_file", "message_fields", "onnx_precision", "read_onnx", "read_onnx_nodes"]
+__all__ = [
+    "DATA_TYPES",
+    "Node",
+    "describe_file",
+    "message_fields",
+    "onnx_precision",
+    "onnx_with_outputs",
+    "read_onnx",
+    "read_onnx_nodes",
+]
 
 _STARTS = (
     (b"PK\x03\x04", "a zip archive"),
@@ -140,6 +149,28 @@ def read_onnx_nodes(path: str) -> List[Node]:
             if number == 7 and isinstance(graph, tuple):
                 nodes += [_read_node(data, value) for value in _spans(data, graph, 1)]
     return nodes
+
+
+def onnx_with_outputs(content: bytes, names: Sequence[str]) -> bytes:
+    """The model with these values of its main graph as further outputs, behind those it has.
+
+    What is appended is a graph with nothing but outputs: a reader of protobuf joins a message that comes twice.
+    """
+    outputs = b"".join(_message(12, _message(1, name.encode())) for name in names)
+    return content + _message(7, outputs)
+
+
+def _message(number: int, content: bytes) -> bytes:
+    return _number(number << 3 | 2) + _number(len(content)) + content
+
+
+def _number(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
 
 
 def _spans(data: Buffer, span: Tuple[int, int], wanted: int) -> Iterator[Tuple[int, int]]:

@@ -30,6 +30,8 @@ class Predictor(object):
             "version": "1",
             "threads": threads,
             "provider": "none",
+            "device": "cpu",
+            "library": "none",
             "optimization": "none",
             "precision": "float32",
             "inputs": [],

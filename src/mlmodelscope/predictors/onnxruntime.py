@@ -7,9 +7,16 @@ external data are found beside the graph, under the names the graph gives them.
 
 # ruff: noqa: B905 - zip(strict=) is younger than Python 3.6
 
+import os
 from typing import Any, ClassVar, Dict, List, Optional, Sequence, Tuple
 
-from mlmodelscope.predictors.modelfile import describe_file, onnx_precision, read_onnx
+from mlmodelscope.predictors.modelfile import (
+    describe_file,
+    onnx_precision,
+    onnx_with_outputs,
+    read_onnx,
+    read_onnx_nodes,
+)
 from mlmodelscope.predictors.onnxprofile import Profile
 from mlmodelscope.predictors.port import (
     PredictorFault,
@@ -54,6 +61,7 @@ class Predictor(object):
         self._session: Any = None
         self._run: Any = None
         self._profile: Optional[Profile] = None
+        self._revealing: Tuple[Sequence[str], Any] = ((), None)
 
     def load(self, model: Dict[str, Any]) -> Dict[str, Any]:
         self.unload()
@@ -82,6 +90,8 @@ class Predictor(object):
             "version": ort.__version__,
             "threads": threads_in_force(in_force.intra_op_num_threads, before, after),
             "provider": _provider_in_force(session),
+            "device": _device(session.get_providers()),
+            "library": "MLAS" if session.get_providers() == [_CPU] else "unknown",
             "optimization": {value: key for key, value in _LEVELS.items()}.get(level, level),
             "precision": _precision(path),
             "inputs": self._inputs,
@@ -143,9 +153,56 @@ class Predictor(object):
         self._run = _run_of(self._session)
         return profile.finish(self._opening[1])
 
+    def layer_names(self) -> List[str]:
+        """The outputs of the nodes of the main graph, in the order of the file; constants are no layers."""
+        if self._session is None:
+            raise unloaded(self.name)
+        path = self._opening[1]
+        looks = describe_file(path)
+        if looks != "an ONNX model":
+            raise PredictorFault(
+                "predictor_failed",
+                f"onnxruntime can show the layers of an ONNX model only, and {path} is {looks}",
+                framework=self.name,
+                path=path,
+            )
+        made = [name for node in read_onnx_nodes(path) if node.operator != "Constant" for name in node.outputs]
+        return list(dict.fromkeys(name for name in made if name))
+
+    def reveal(self, inputs: List[Any], names: Sequence[str]) -> List[Any]:
+        """A second session answers: of a copy of the model whose outputs the layers are, so that none is fused away."""
+        known = self.layer_names()
+        wanted = [known[i] for i in select_layers("inner", [{"layer_name": name} for name in names], known)]
+        if self._revealing[0] != wanted:
+            self._revealing = ((), None)
+            self._revealing = (wanted, self._open_revealing(wanted))
+        kept = self._run, self._output_names
+        self._run, self._output_names = _run_of(self._revealing[1]), wanted
+        try:
+            outputs = self.predict(inputs)
+        finally:
+            self._run, self._output_names = kept
+        for name, output in zip(wanted, outputs):
+            if not hasattr(output, "dtype"):
+                raise PredictorFault(
+                    "predictor_failed",
+                    f"onnxruntime: layer {name!r} computes no array",
+                    framework=self.name,
+                    layer=name,
+                )
+        return outputs
+
+    def _open_revealing(self, names: Sequence[str]) -> Any:
+        ort, path, threads, optimization, providers = self._opening
+        there = [layer.name for layer in self._session.get_outputs()]
+        with open(path, "rb") as file:
+            content = onnx_with_outputs(file.read(), [name for name in names if name not in there])
+        return _open_session(ort, content, threads, optimization, providers, folder=os.path.dirname(path) or ".")
+
     def unload(self) -> None:
         self.stop_profile()
         self._session = self._run = None
+        self._revealing = ((), None)
 
 
 def _run_of(session: Any) -> Any:
@@ -154,13 +211,15 @@ def _run_of(session: Any) -> Any:
 
 def _open_session(
     ort: Any,
-    path: str,
+    model: Any,
     threads: int,
     optimization: str,
     providers: List[str],
     profile: Optional[Profile] = None,
     saves_graph: bool = False,
+    folder: Optional[str] = None,
 ) -> Any:
+    """`model` is a path, or the bytes of one; then `folder` is where its external data are."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -172,10 +231,15 @@ def _open_session(
     if providers != [_CPU]:
         # which provider got which node is only known when this was asked for; older versions pass over the entry
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    if folder is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
     try:
-        session = ort.InferenceSession(path, options, providers=providers)
+        session = ort.InferenceSession(model, options, providers=providers)
     except Exception as error:
-        raise _load_fault(path, error) from error
+        if folder is not None:
+            text = f"onnxruntime cannot show these layers: {_first_line(error)}"
+            raise PredictorFault("predictor_failed", text, error=str(error)) from error
+        raise _load_fault(model, error) from error
     lost = [name for name in providers if name not in session.get_providers()]
     if lost:
         raise PredictorFault(
@@ -271,6 +335,16 @@ def _provider_in_force(session: Any) -> str:
         return "+".join(registered)
     holders = {part.ep_name for part in session.get_provider_graph_assignment_info()}
     return "+".join(name for name in registered if name in holders) or "+".join(registered)
+
+
+def _device(providers: Sequence[str]) -> str:
+    """Where the first provider computes; ONNX Runtime places nodes it does not take on the CPU."""
+    accelerators = {
+        "CUDAExecutionProvider": "cuda:0",
+        "TensorrtExecutionProvider": "cuda:0",
+        "ROCMExecutionProvider": "rocm:0",
+    }
+    return next((accelerators[name] for name in providers if name in accelerators), "cpu")
 
 
 def _precision(path: str) -> str:

@@ -13,13 +13,16 @@ A predictor file defines `class Predictor` with
 
 One thread calls them, one after the other. `model` and the facts are plain JSON values:
 
-    model   graph_path, weights_path or None, inputs [{layer_name, element_type}], outputs [{layer_name}], threads,
-            options
-    facts   framework, version, threads, provider, optimization, precision,
+    model   name, graph_path, weights_path or None, inputs [{layer_name, element_type}], outputs [{layer_name}],
+            threads, options
+    facts   framework, version, threads, provider, device, library, optimization, precision,
             inputs and outputs [{name, shape, element_type}]
 
-The facts are what is in force, asked of the framework after loading. A shape has None where any size is accepted. The
-arrays that `predict` returns belong to the caller: no later call changes them. Every failure is a `PredictorFault`.
+The facts are what is in force, asked of the framework after loading: `provider` is the part of the framework that runs
+the model, `device` where ("cpu", "cuda:0"), `library` whose kernels compute ("oneDNN 3.11", "MLAS"; "unknown" where the
+framework does not tell). A shape has None where any size is accepted. Optional abilities (`start_profile` and
+`stop_profile`; `layer_names` and `reveal`; `now_ns`) are described in `core/predictor.py`. The arrays that `predict`
+returns belong to the caller: no later call changes them. Every failure is a `PredictorFault`.
 
 This file and its neighbours also run inside a framework's own environment, where nothing of ours is installed: Python
 3.6 syntax, the standard library, numpy and the framework.
@@ -73,7 +76,7 @@ def unloaded(name: str) -> PredictorFault:
 
 
 def import_framework(name: str, modules: Sequence[str]) -> Any:
-    """The first of `modules` that is installed; `name` is also the extra of our package that installs one."""
+    """The first of `modules` that is installed."""
     for module in modules:
         try:
             return importlib.import_module(module)
@@ -84,14 +87,14 @@ def import_framework(name: str, modules: Sequence[str]) -> Any:
             raise PredictorFault(
                 "environment_missing",
                 f"{name} is installed but cannot be imported: {error}",
-                hint=f"repair the environment: pip install --force-reinstall 'mlmodelscope[{name}]'",
+                hint="make its environment anew: mlmodelscope environments remove ID, then run again",
                 framework=name,
                 module=module,
             ) from error
     raise PredictorFault(
         "environment_missing",
         f"{name} is not installed in this environment",
-        hint=f"pip install 'mlmodelscope[{name}]'",
+        hint="let it have one of its own: --environment venv",
         framework=name,
         modules=list(modules),
     )

@@ -45,6 +45,7 @@ class Predictor(object):
         self._get: Any = None
         self._indexes: List[int] = []
         self._profile: Optional[CompiledProfile] = None
+        self._whole: Any = None
 
     def load(self, model: Dict[str, Any]) -> Dict[str, Any]:
         self.unload()
@@ -71,6 +72,8 @@ class Predictor(object):
             # interpreter cannot be asked for their number
             "threads": threads_in_force(threads, before, after) if is_delegated else threads,
             "provider": "XNNPACK" if is_delegated else "none",
+            "device": "cpu",
+            "library": "XNNPACK" if is_delegated else "TensorFlow Lite",
             "optimization": "none",
             "precision": _precision(interpreter, operators, details),
             "inputs": self._inputs,
@@ -194,9 +197,46 @@ class Predictor(object):
             add_nodes(layers, _model_operators(self._interpreter))
         return list(profile.calls)
 
+    def layer_names(self) -> List[str]:
+        """The tensors that the model's operators compute, in their order."""
+        return list(_computed(self._open_whole()))
+
+    def reveal(self, inputs: List[Any], names: Sequence[str]) -> List[Any]:
+        """A second interpreter answers, which keeps every tensor: with the plain kernels, a delegate keeps none."""
+        whole = self._open_whole()
+        computed = _computed(whole)
+        known = list(computed)
+        wanted = [known[i] for i in select_layers("inner", [{"layer_name": name} for name in names], known)]
+        fault = misfit(self._inputs, inputs)
+        if fault is not None:
+            raise fault
+        try:
+            for index, value in zip(self._indexes, inputs):
+                whole.resize_tensor_input(index, list(value.shape))
+            whole.allocate_tensors()
+            for index, value in zip(self._indexes, inputs):
+                whole.set_tensor(index, value)
+            whole.invoke()
+            return [whole.get_tensor(computed[name]) for name in wanted]
+        except (RuntimeError, ValueError) as error:
+            raise self._failed(error) from error
+
+    def _open_whole(self) -> Any:
+        if self._interpreter is None:
+            raise unloaded(self.name)
+        if self._whole is None:
+            module, path, threads, _ = self._opening
+            try:
+                self._whole = _open_interpreter(module, path, threads, "none", keeps_tensors=True)
+            except TypeError:
+                raise PredictorFault(
+                    "predictor_failed", "tflite: this version cannot show what layers compute", framework=self.name
+                ) from None
+        return self._whole
+
     def unload(self) -> None:
         self.stop_profile()
-        self._interpreter = self._set = self._invoke = self._get = None
+        self._interpreter = self._set = self._invoke = self._get = self._whole = None
         self._indexes = []
 
 
@@ -213,9 +253,11 @@ def _reads_by_subgraph(wrapper: Any, outputs: Sequence[int]) -> bool:
     return True
 
 
-def _open_interpreter(module: Any, path: str, threads: int, delegate: str) -> Any:
+def _open_interpreter(module: Any, path: str, threads: int, delegate: str, keeps_tensors: bool = False) -> Any:
     resolvers = getattr(module, "OpResolverType", None)
     arguments: Dict[str, Any] = {"model_path": path, "num_threads": threads}
+    if keeps_tensors:
+        arguments["experimental_preserve_all_tensors"] = True
     if delegate == "none" and resolvers is not None:
         arguments["experimental_op_resolver_type"] = resolvers.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     try:
@@ -299,6 +341,17 @@ def _model_operators(interpreter: Any) -> List[Dict[str, Any]]:
                 for detail in outputs
             ]
             found.append({"operator": operator["op_name"], "name": outputs[0]["name"], "outputs": shapes})
+    return found
+
+
+def _computed(interpreter: Any) -> Dict[str, int]:
+    """The tensors that operators compute, by name; one whose name another has already goes by its number too."""
+    names = {int(detail["index"]): str(detail["name"]) for detail in interpreter.get_tensor_details()}
+    found: Dict[str, int] = {}
+    for operator in _operators(interpreter):
+        for index in map(int, operator["outputs"]):
+            if index in names:
+                found[f"{names[index]}#{index}" if names[index] in found else names[index]] = index
     return found
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mlmodelscope.predictors.modelfile import describe_file, onnx_precision, read_onnx
+from mlmodelscope.predictors.modelfile import describe_file, onnx_precision, onnx_with_outputs, read_onnx
 
 GRAPH_DEF = b"\x0a\x14\x0a\x05input\x12\x0bPlaceholder"
 
@@ -104,3 +104,18 @@ def test_a_file_cut_short_is_no_model(tmp_path):
     read_onnx(path)
     with pytest.raises(ValueError):
         read_onnx(str(tmp_path / "cut"))
+
+
+def test_values_become_outputs_as_the_onnx_package_reads_them(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    save(tmp_path / "m", [node("Relu")], np.zeros(3, "f4"))
+    content = (tmp_path / "m").read_bytes()
+    before = onnx.load_model_from_string(content)
+    # a name longer than one byte can count
+    names = ["b", "a/" * 100, "größer"]
+    after = onnx.load_model_from_string(onnx_with_outputs(content, names))
+    assert [value.name for value in after.graph.output][len(before.graph.output) :] == names
+    del after.graph.output[len(before.graph.output) :]
+    assert after == before
+    (tmp_path / "more").write_bytes(onnx_with_outputs(content, names))
+    assert read_onnx(str(tmp_path / "more")) == read_onnx(str(tmp_path / "m"))

@@ -90,8 +90,82 @@ def test_an_absent_framework_is_an_absent_environment(difference, monkeypatch):
     with pytest.raises(PredictorFault) as caught:
         load(difference)
     assert caught.value.code == "environment_missing"
-    assert caught.value.hint == "pip install 'mlmodelscope[onnxruntime]'"
+    assert "--environment venv" in caught.value.hint
 
 
 def _fail_to_import(name):
     raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_layers_are_the_values_that_nodes_compute(difference):
+    predictor, _ = load(difference)
+    assert predictor.layer_names() == ["row", "c"]
+    row, again = predictor.reveal([A, B], ["row"])[0], predictor.reveal([A + 1, B + 1], ["c", "row"])
+    np.testing.assert_array_equal(row, [[1, 2]])
+    np.testing.assert_array_equal(again[0], [[4, 5]])
+    np.testing.assert_array_equal(again[1], [[2, 3]])
+    np.testing.assert_array_equal(predictor.predict([A, B])[0], [[4, 5]])
+
+
+def test_layers_are_shown_while_profiled_without_a_trace_of_it(difference, tmp_path):
+    predictor, _ = load(difference)
+    predictor.start_profile(str(tmp_path))
+    predictor.predict([A, B])
+    predictor.reveal([A, B], ["row"])
+    predictor.predict([A, B])
+    assert len(predictor.stop_profile()) == 2
+
+
+def test_inputs_that_do_not_fit_are_refused_by_layers_too(difference):
+    predictor, _ = load(difference)
+    with pytest.raises(PredictorFault) as caught:
+        predictor.reveal([A.astype(np.float64), B], ["row"])
+    assert caught.value.code == "shape_mismatch"
+
+
+@pytest.mark.parametrize("call", [lambda one: one.layer_names(), lambda one: one.reveal([A, B], ["row"])])
+def test_there_are_no_layers_without_a_model(difference, call):
+    predictor, _ = load(difference)
+    predictor.unload()
+    with pytest.raises(PredictorFault, match="no model is loaded"):
+        call(predictor)
+
+
+def test_external_data_are_found_by_the_copy_too(tmp_path):
+    helper, floats = onnx.helper, onnx.TensorProto.FLOAT
+    weights = np.arange(64, dtype=np.float32).reshape(8, 8)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["z"])],
+        "external",
+        [helper.make_tensor_value_info("x", floats, ["N", 8])],
+        [helper.make_tensor_value_info("z", floats, ["N", 8])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    path = str(tmp_path / "external.onnx")
+    onnx.save(made, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    predictor, _ = load(path)
+    x = -np.ones((2, 8), np.float32)
+    np.testing.assert_array_equal(predictor.reveal([x], ["p"])[0], x @ weights)
+
+
+def test_a_layer_without_an_array_and_a_file_without_layers_are_refused(tmp_path):
+    helper, floats = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [
+            helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1),
+            helper.make_node("ConcatFromSequence", ["parts"], ["z"], axis=1),
+        ],
+        "sequence",
+        [helper.make_tensor_value_info("x", floats, ["N", 2])],
+        [helper.make_tensor_value_info("z", floats, ["N", 2])],
+    )
+    path = tmp_path / "sequence.onnx"
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    path.write_bytes(made.SerializeToString())
+    predictor, _ = load(str(path))
+    with pytest.raises(PredictorFault, match="'parts' computes no array"):
+        predictor.reveal([A], ["parts"])
+    path.write_bytes(b"\x1c\0\0\0ORTM\0\0")
+    with pytest.raises(PredictorFault, match="an ORT-format model"):
+        predictor.layer_names()

@@ -134,3 +134,44 @@ def test_a_delegate_that_took_nothing_is_not_reported(load):
         delegated = False
 
     assert load(Plain)[1]["provider"] == "none"
+
+
+def test_layers_are_shown_by_an_interpreter_that_keeps_every_tensor(load):
+    opened = []
+
+    class Keeping(Interpreter):
+        delegated = False
+
+        def __init__(self, **arguments):
+            super().__init__(**arguments)
+            opened.append(arguments)
+
+        def get_tensor_details(self):
+            return [*super().get_tensor_details(), detail(3, "y", [1, 2])]
+
+        def _get_ops_details(self):
+            return [{"op_name": "RELU", "outputs": [2]}, {"op_name": "RELU", "outputs": [3]}]
+
+    predictor, _ = load(Keeping)
+    assert predictor.layer_names() == ["y", "y#3"]
+    np.testing.assert_array_equal(predictor.reveal([ones(2)], ["y#3"])[0], 2 * ones(2))
+    assert len(opened) == 2
+    assert opened[1]["experimental_preserve_all_tensors"] is True
+    assert opened[1]["experimental_op_resolver_type"] == "plain"
+    with pytest.raises(PredictorFault, match="failed to prepare"):
+        predictor.reveal([ones(3)], ["y"])
+    predictor.unload()
+    with pytest.raises(PredictorFault, match="no model is loaded"):
+        predictor.layer_names()
+
+
+def test_a_version_that_keeps_no_tensors_says_so(load):
+    class Old(Interpreter):
+        def __init__(self, **arguments):
+            if "experimental_preserve_all_tensors" in arguments:
+                raise TypeError("unexpected keyword argument")
+            super().__init__(**arguments)
+
+    predictor, _ = load(Old)
+    with pytest.raises(PredictorFault, match="this version cannot show"):
+        predictor.layer_names()
