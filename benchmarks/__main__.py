@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
+import environments
+import frameworks
 import history
 import inference
 import offline
+import remote
 import report
 import startup
 import steps
@@ -28,6 +31,9 @@ if __name__ == "__main__":
                 *offline.claims(),
                 *report.claims(),
                 *history.claims(),
+                *environments.claims(),
+                *remote.claims(),
+                *frameworks.claims(),
             ]
         )
     )

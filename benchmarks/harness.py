@@ -6,17 +6,19 @@ A script makes claims and calls `run`; one line is printed for each:
     name (A/A) value [low, high]
     name - skipped: reason
 
-The value of a ratio is the median over rounds of ours / theirs. In every round the two sides, and theirs a second time
-for the A/A line, run in an order drawn anew: a machine that slows down slows all of them, and the A/A line shows what
-"equal" looks like here today. Lower is better, always. The interval is of the median, from the order of the rounds
-alone, with no bell curve assumed. `ok`: all of it is within the limit. `SHORT`: all of it is beyond; exit code 1.
-Otherwise the rounds are doubled until a minute is over; then the answer is `NOISY`, which blames the machine.
+The value of a ratio is the median over rounds of ours / theirs, that of an addition the median of ours - theirs. In
+every round the two sides, and theirs a second time for the A/A line, run in an order drawn anew: a machine that slows
+down slows all of them, and the A/A line shows what "equal" looks like here today. Lower is better, always. The interval
+is of the median, from the order of the rounds alone, with no bell curve assumed. `ok`: all of it is within the limit.
+`SHORT`: all of it is beyond; exit code 1. Otherwise the rounds are doubled until a minute is over, or the seconds that
+the claim allows itself; then the answer is `NOISY`, which blames the machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import operator
 import random
 import statistics
 import sys
@@ -24,7 +26,19 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Absolute", "Block", "Claim", "Median", "Skipped", "measure", "median_interval", "run", "timed", "verdict"]
+__all__ = [
+    "Absolute",
+    "Added",
+    "Block",
+    "Claim",
+    "Median",
+    "Skipped",
+    "measure",
+    "median_interval",
+    "run",
+    "timed",
+    "verdict",
+]
 
 Block = Callable[[], float]
 
@@ -37,12 +51,27 @@ QUICK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """ours / theirs <= limit. Each block runs one side and returns its cost per operation, both in the same unit."""
+    """ours / theirs <= limit. Each block runs one side and returns its cost per operation, both in the same unit.
+
+    With an infinite limit the ratio is only shown. `seconds` is the time after which the claim is given up as NOISY.
+    """
 
     name: str
     limit: float
     ours: Block
     theirs: Block
+    seconds: float = SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """ours - theirs <= limit, in the unit of the blocks, which belongs into the name; below zero ours costs less."""
+
+    name: str
+    limit: float
+    ours: Block
+    theirs: Block
+    seconds: float = SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +81,7 @@ class Absolute:
     name: str
     limit: float
     measure: Block
+    seconds: float = SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +152,7 @@ def verdict(median: Median, limit: float) -> str | None:
 
 
 def run(
-    claims: Iterable[Claim | Absolute | Skipped],
+    claims: Iterable[Claim | Added | Absolute | Skipped],
     arguments: Sequence[str] | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -135,12 +165,12 @@ def run(
     if unknown := set(options.only) - {claim.name for claim in known}:
         write(f"no claim is named {', '.join(sorted(unknown))}; claims: {', '.join(claim.name for claim in known)}")
         return 2
-    seconds = QUICK_SECONDS if options.quick else SECONDS
     verdicts = []
     for claim in chosen:
         if isinstance(claim, Skipped):
             write(f"{claim.name} - skipped: {claim.reason}")
             continue
+        seconds = QUICK_SECONDS if options.quick else claim.seconds
         rounds, answer = measure(claim, seconds, random.Random(f"{options.seed} {claim.name}"), clock)
         verdicts.append(answer)
         write(f"{claim.name} {_shown(median_interval(rounds.values))} {claim.limit:g} {answer}")
@@ -150,7 +180,7 @@ def run(
 
 
 def measure(
-    claim: Claim | Absolute, seconds: float, order: random.Random, clock: Callable[[], float]
+    claim: Claim | Added | Absolute, seconds: float, order: random.Random, clock: Callable[[], float]
 ) -> tuple[_Rounds, str]:
     """Rounds until the interval decides or the time is over. One round before them is thrown away: caches and files."""
     rounds = _Rounds()
@@ -167,14 +197,15 @@ def measure(
         wanted *= 2
 
 
-def _round(claim: Claim | Absolute, rounds: _Rounds, order: random.Random) -> None:
+def _round(claim: Claim | Added | Absolute, rounds: _Rounds, order: random.Random) -> None:
     if isinstance(claim, Absolute):
         rounds.values.append(_positive(claim.name, claim.measure()))
         return
     blocks = {"ours": claim.ours, "theirs": claim.theirs, "again": claim.theirs}
     cost = {side: _positive(claim.name, blocks[side]()) for side in order.sample(sorted(blocks), len(blocks))}
-    rounds.values.append(cost["ours"] / cost["theirs"])
-    rounds.control.append(cost["again"] / cost["theirs"])
+    compared = operator.sub if isinstance(claim, Added) else operator.truediv
+    rounds.values.append(compared(cost["ours"], cost["theirs"]))
+    rounds.control.append(compared(cost["again"], cost["theirs"]))
 
 
 def _positive(name: str, cost: float) -> float:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlmodelscope.analyse.accuracy import score
 from mlmodelscope.analyse.summary import summarise, summarise_offline
@@ -24,6 +24,7 @@ from mlmodelscope.core.errors import (
     HostError,
     Interrupted,
     MLModelScopeError,
+    UsageError,
     WorkerCrashError,
     from_fields,
 )
@@ -31,6 +32,7 @@ from mlmodelscope.core.events import EvaluationEvent
 from mlmodelscope.core.ids import id_hex, new_id
 from mlmodelscope.core.needs import model_assets
 from mlmodelscope.core.plugins import predictors
+from mlmodelscope.core.predictor import Reveals
 from mlmodelscope.core.record import (
     Accuracy,
     Artifact,
@@ -51,6 +53,7 @@ from mlmodelscope.core.span import TraceLevel
 from mlmodelscope.core.store import Store
 from mlmodelscope.core.system import SystemFacts
 from mlmodelscope.evidence import LATENCIES, PREDICTIONS, TRACE
+from mlmodelscope.hosting import Host, Preparation, prepare_host
 from mlmodelscope.manifest import step_facts
 from mlmodelscope.measure.software import read_software
 from mlmodelscope.measure.system import read_system
@@ -59,8 +62,9 @@ from mlmodelscope.provision.durable import storage_error
 from mlmodelscope.provisioning import PlannedFiles
 from mlmodelscope.trace.file import LIMIT_BYTES, decode_trace
 from mlmodelscope.worker.folder import RunFolder
-from mlmodelscope.worker.job import Job
+from mlmodelscope.worker.job import FrameworkHost, Job, asset_key
 from mlmodelscope.worker.launch import LaunchFailed, WorkerEvent, launch
+from mlmodelscope.worker.layers import ARRAYS_FILE, NAMES_FILE, read_arrays, read_names
 from mlmodelscope.worker.results import (
     MOST_BYTES,
     MOST_UNTRUSTED_BYTES,
@@ -70,15 +74,21 @@ from mlmodelscope.worker.results import (
     read_table,
 )
 
-__all__ = ["Context", "evaluate_plans", "predict_inputs"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
+__all__ = ["Context", "evaluate_plans", "list_layers", "predict_inputs", "reveal_layers"]
+
+
+_Inside = TypeVar("_Inside", list[str], "dict[str, NDArray[Any]]")
 
 _STORAGE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS)
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where things are and who listens. `progress` draws downloads, `on_event` everything else.
+    """Where things are and who listens. `progress` draws downloads, `on_event` everything else; `may_install` is asked
+    before more than 1 GB (a size in bytes) is installed for a framework.
 
     `store` opens the store when it is first needed: a prediction needs none.
     """
@@ -88,6 +98,7 @@ class Context:
     assets: Assets
     on_event: Callable[[EvaluationEvent], None] = lambda event: None
     progress: Progress | None = None
+    may_install: Callable[[int], bool] = lambda size: False
 
 
 def evaluate_plans(plans: Sequence[EvaluationPlan], context: Context) -> list[Record]:
@@ -124,15 +135,52 @@ def predict_inputs(plan: EvaluationPlan, context: Context) -> list[Prediction]:
         run.clean()
 
 
-class _Run:
-    """One plan on its way to a record. After a failure every further call does nothing."""
+def list_layers(plan: EvaluationPlan, context: Context) -> list[str]:
+    """The names of the layers whose outputs `reveal_layers` can give."""
+    return _look_inside(plan, context, (), lambda run: run.layer_names())
 
-    def __init__(self, plan: EvaluationPlan, context: Context) -> None:
+
+def reveal_layers(plan: EvaluationPlan, context: Context, layers: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """What the named layers compute for each of the plan's inputs alone, by `<input>/<layer>`; nothing is stored.
+
+    UsageError: the framework cannot show what is inside a model. UnknownNameError: the model has no such layer.
+    """
+    return _look_inside(plan, context, layers, lambda run: run.revealed())
+
+
+def _look_inside(
+    plan: EvaluationPlan, context: Context, layers: Sequence[str], result: Callable[[_Run], _Inside]
+) -> _Inside:
+    name = plan.framework.name
+    if not issubclass(predictors().get(name), Reveals):
+        raise UsageError(
+            f"{name} cannot show what the layers inside a model compute",
+            hint="choose one that can with --framework, onnxruntime for example",
+            framework=name,
+        )
+    run = _Run(plan, context, tuple(dict.fromkeys(layers)))
+    try:
+        run.provision()
+        run.launch(0)
+        return result(run)
+    finally:
+        run.clean()
+
+
+class _Run:
+    """One plan on its way to a record. After a failure every further call does nothing.
+
+    With `layers` it is on its way to the outputs of those layers (empty: to the names of all) and to no record.
+    """
+
+    def __init__(self, plan: EvaluationPlan, context: Context, layers: tuple[str, ...] | None = None) -> None:
         self._plan, self._context = plan, context
+        self._layers = layers
         self._id, self._created_at = new_id(), _now()
         self._run_folder = RunFolder(context.home / "runs" / self._id)
         self._folder = self._run_folder.path
         self._files = PlannedFiles()
+        self._host: Host | None = None
         self._results: list[dict[str, Any]] = []
         self._failure: Failure | None = None
         self._record: Record | None = None
@@ -150,6 +198,10 @@ class _Run:
         with self._failing():
             self._run_folder.make()
             self._files.fetch(self._plan, self._context.assets, self._context.progress, self._say)
+            preparation = Preparation(
+                self._context.home, self._context.may_install, lambda text: self._say(f"environment: {text}")
+            )
+            self._plan, self._host = prepare_host(self._plan, preparation)
 
     def launch(self, index: int) -> None:
         if self._failure is not None or index >= self.launches:
@@ -196,9 +248,17 @@ class _Run:
             environment = worker_environment(self._context.home, plan.threads, predictor.environment)
         else:
             environment = sandbox_environment(plan.threads, predictor.environment, self._folder)
-        return launch(self._job(index), plan.request.limits, environment, self._forward(index))
+        assert self._host is not None
+        with self._host.opened(self._folder, self._model_paths()) as host:
+            return launch(self._job(index, host), plan.request.limits, environment, self._forward(index))
 
-    def _job(self, index: int) -> Job:
+    def _model_paths(self) -> list[str]:
+        """The files that the framework itself opens."""
+        source = self._plan.model.source
+        assets = [] if source is None else [source.graph, *([source.weights] if source.weights else [])]
+        return [self._files.paths[asset_key(asset)] for asset in assets]
+
+    def _job(self, index: int, host: FrameworkHost | None) -> Job:
         plan = self._plan
         return Job(
             index=index,
@@ -209,6 +269,7 @@ class _Run:
             files=self._files.paths,
             framework=plan.framework,
             environment=plan.environment,
+            host=host,
             options=plan.request.options,
             scenario=plan.scenario,
             measure=plan.request.measure,
@@ -222,6 +283,7 @@ class _Run:
             trace_level=plan.request.trace_level if index == self.launches else TraceLevel.NONE,
             trace_queries=plan.request.trace_queries,
             trace_id=id_hex(self._id),
+            layers=self._layers,
         )
 
     def finish(self) -> Record:
@@ -241,9 +303,24 @@ class _Run:
             self._record = self._context.store().add(self._make_record(performance, accuracy, artifacts))
         return self._record
 
-    def answers(self) -> list[Prediction]:
+    def layer_names(self) -> list[str]:
+        self._raise_failure()
+        return read_names(self._folder / NAMES_FILE, self._most_bytes)
+
+    def revealed(self) -> dict[str, NDArray[Any]]:
+        self._raise_failure()
+        arrays = read_arrays(self._folder / ARRAYS_FILE, self._most_bytes)
+        wanted = len(self._files.inputs) * len(self._layers or ())
+        if len(arrays) != wanted:
+            raise WorkerCrashError(f"the worker gave {len(arrays)} arrays instead of {wanted}")
+        return arrays
+
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise from_fields(self._failure.model_dump(mode="json"))
+
+    def answers(self) -> list[Prediction]:
+        self._raise_failure()
         answers = read_predictions(self._folder / "predictions.jsonl", self._most_bytes)[1]
         if len(answers) != len(self._files.inputs):
             raise WorkerCrashError(f"the worker gave {len(answers)} answers for {len(self._files.inputs)} inputs")
@@ -261,6 +338,8 @@ class _Run:
 
     def clean(self) -> None:
         self._run_folder.remove()
+        if self._host is not None:
+            self._host.close()
 
     def _summarise(self) -> tuple[Performance | None, Accuracy | None, tuple[Artifact, ...]]:
         import numpy as np
@@ -331,12 +410,18 @@ class _Run:
     def _planned_software(self) -> Software:
         """What would have run, for a record whose worker did not live to say it: `local` is this very interpreter."""
         plan = self._plan
-        return read_software(
+        ours = read_software(
             framework=plan.framework.name,
             framework_version=plan.framework.version,
             distribution=plan.framework.distribution,
             environment=plan.environment,
         )
+        if plan.environment.kind == "local":
+            return ours
+        stack = plan.environment.stack
+        packages = {package.name: package.version for package in stack.packages} if stack else {}
+        elsewhere = {"packages": packages, "pipeline_packages": ours.packages}
+        return ours.model_copy(update=elsewhere | {"python": stack.python if stack else "unknown"})
 
     def _model_facts(self) -> ModelFacts:
         model = self._plan.model
@@ -418,7 +503,7 @@ def _execution(first: dict[str, Any] | None, plan: EvaluationPlan) -> EffectiveE
     if first is None:
         return None
     facts = first["execution"]
-    names = ("threads", "provider", "optimization", "precision", "inputs", "outputs")
+    names = ("threads", "provider", "device", "library", "optimization", "precision", "inputs", "outputs")
     return EffectiveExecution(batch_size=plan.scenario.batch_size, **{name: facts[name] for name in names})
 
 

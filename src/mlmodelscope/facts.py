@@ -41,7 +41,8 @@ def frameworks() -> list[InstalledFramework]:
                 entry_point=f"{predictor.__module__}:{predictor.__qualname__}",
                 distribution=installed[0] if installed else None,
                 version=installed[1] if installed else None,
-                install_hint=f"pip install 'mlmodelscope[{name}]'",
+                install_hint="let it have an environment of its own: --environment venv",
+                takes_address=bool(getattr(predictor, "takes_address", False)),
             )
         )
     return found

@@ -30,6 +30,8 @@ from mlmodelscope.resolve.system import parse_requirements, parse_size
 from mlmodelscope.zoo.catalogue import Catalogue, Entry
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from mlmodelscope.analyse.comparison import Comparison
     from mlmodelscope.analyse.regression import RegressionCheck
     from mlmodelscope.analyse.reproduction import Reproduction
@@ -64,7 +66,8 @@ __all__ = [
 class Workspace:
     """One home: its history, its cache, its manifests. Use it as a context manager, or `close` it.
 
-    `on_event` and `progress` are told what happens; nothing is printed. Not thread-safe; several processes may share a
+    `on_event` and `progress` are told what happens; nothing is printed. `may_install` is asked, with a size in bytes,
+    before a framework's environment of more than 1 GB is made. Not thread-safe; several processes may share a
     home.
     """
 
@@ -74,10 +77,11 @@ class Workspace:
         *,
         on_event: Callable[[EvaluationEvent], None] = lambda event: None,
         progress: Progress | None = None,
+        may_install: Callable[[int], bool] = lambda size: False,
     ) -> None:
         self.home = home or default_home()
         self.catalogue = Catalogue(self.home)
-        self._on_event, self._progress = on_event, progress
+        self._on_event, self._progress, self._may_install = on_event, progress, may_install
         self._store: Store | None = None
 
     def __enter__(self) -> Workspace:
@@ -193,6 +197,7 @@ class Workspace:
         inputs: Sequence[str],
         *,
         framework: str | None = None,
+        environment: str | None = None,
         threads: int | None = None,
         options: dict[str, Any] | None = None,
         is_trusted: bool = True,
@@ -200,17 +205,30 @@ class Workspace:
         """The model's answers for files or URLs, in order; nothing is stored."""
         from mlmodelscope.evaluation import predict_inputs
 
-        request = make_request(
-            models=(model,),
-            framework=framework,
-            inputs=tuple(inputs),
-            threads=threads,
-            options=options or {},
-            measure="accuracy",
-            is_trusted=is_trusted,
-        )
-        (plan,) = self.plans(request)
-        return predict_inputs(plan, self._context())
+        where = {"framework": framework, "environment": environment, "threads": threads, "options": options or {}}
+        return predict_inputs(self._plan(model, inputs, **where, is_trusted=is_trusted), self._context())
+
+    def reveal(self, model: str, inputs: Sequence[str], layers: Sequence[str], **where: Any) -> dict[str, NDArray[Any]]:
+        """What the named layers inside the model compute for each file or URL alone, by `<input>/<layer>`.
+
+        The input goes by its file's name, a second one of that name by `name#2`. `where` are the options of `predict`.
+        UsageError: the framework cannot show it. UnknownNameError: the model has no such layer.
+        """
+        from mlmodelscope.evaluation import reveal_layers
+
+        if not layers:
+            raise UsageError("no layer was named", hint="layer_names() lists those of the model")
+        return reveal_layers(self._plan(model, inputs, **where), self._context(), layers)
+
+    def layer_names(self, model: str, inputs: Sequence[str], **where: Any) -> list[str]:
+        """The layers that `reveal` can be asked for, in the order of execution where the framework has one."""
+        from mlmodelscope.evaluation import list_layers
+
+        return list_layers(self._plan(model, inputs, **where), self._context())
+
+    def _plan(self, model: str, inputs: Sequence[str], **where: Any) -> EvaluationPlan:
+        (plan,) = self.plans(make_request(models=(model,), inputs=tuple(inputs), measure="accuracy", **where))
+        return plan
 
     def read_input(self, text: str) -> bytes:
         """The bytes of a file or URL that `predict` was asked about."""
@@ -363,7 +381,8 @@ class Workspace:
         from mlmodelscope.evaluation import Context
         from mlmodelscope.provision import Assets
 
-        return Context(self.home, lambda: self.store, Assets(self.home), self._on_event, self._progress)
+        assets = Assets(self.home)
+        return Context(self.home, lambda: self.store, assets, self._on_event, self._progress, self._may_install)
 
 
 @contextmanager

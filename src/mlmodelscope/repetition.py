@@ -35,7 +35,7 @@ def plan_again(record: Record, catalogue: Catalogue, home: Path) -> EvaluationPl
     """
     model = load_manifest(record.model.manifest.text, origin=record.model.manifest.origin)
     assert isinstance(model, ModelManifest)
-    request = record.request.model_copy(update={"is_trusted": record.is_trusted})
+    request = record.request.model_copy(update={"is_trusted": record.is_trusted, "environment": _environment(record)})
     model_source = _model_source(record, model, catalogue, home)
     dataset, dataset_source = _dataset_source(record, catalogue, home)
     is_dataset_own = dataset_source.is_known if dataset_source else record.is_trusted
@@ -49,6 +49,7 @@ def plan_again(record: Record, catalogue: Catalogue, home: Path) -> EvaluationPl
         is_dataset_own=is_dataset_own,
         is_model_builtin=model_source.is_known,
     )
+    plan = _in_its_environment(plan, record)
     if record.origin == "local":
         return plan
     files = record.dataset.assets if record.dataset and (record.is_trusted or not is_dataset_own) else ()
@@ -57,6 +58,24 @@ def plan_again(record: Record, catalogue: Catalogue, home: Path) -> EvaluationPl
     model_digests = () if model_source.is_known else tuple(asset.sha256 for asset in record.model.assets)
     return plan.model_copy(
         update={"model_digests": model_digests, "dataset_digests": tuple(asset.sha256 for asset in files)}
+    )
+
+
+def _environment(record: Record) -> str | None:
+    """Where the record's framework lived: chosen again only if nobody chose and it was this interpreter."""
+    found = record.software.environment if record.software else None
+    if found is None or found.kind == "local":
+        return record.request.environment
+    return f"container={found.image}" if found.kind == "container" else "venv"
+
+
+def _in_its_environment(plan: EvaluationPlan, record: Record) -> EvaluationPlan:
+    """The very stack or image of the record, where it has one: not what the same words would mean today."""
+    found = record.software.environment if record.software else None
+    if found is None or found.kind == "local" or found.kind != plan.environment.kind:
+        return plan
+    return plan.model_copy(
+        update={"environment": plan.environment.model_copy(update={"digest": found.digest, "stack": found.stack})}
     )
 
 

@@ -21,7 +21,7 @@ from mlmodelscope.core.record import Record
 from mlmodelscope.core.request import Offline
 from mlmodelscope.core.value import digest_of
 
-__all__ = ["SIGNIFICANCE", "Comparison", "Evidence", "compare", "differences", "factors"]
+__all__ = ["SIGNIFICANCE", "Comparison", "Evidence", "Flip", "compare", "differences", "factors"]
 
 Kind = Literal["repetition", "fair", "unfair"]
 
@@ -29,6 +29,8 @@ SIGNIFICANCE = 0.05
 
 _PIPELINE_PACKAGES = ("pillow", "opencv-python-headless", "opencv-python", "numpy")
 _CONVERSION = ("converter", "file", "input layers", "output layers")
+# each framework has words of its own for these
+_DIALECT = ("optimization", "provider")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,23 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Flip:
+    """A sample whose first answer differs: both answers with their scores, and the largest difference of a score."""
+
+    sample: str
+    left: str
+    left_score: float | None
+    right: str
+    right_score: float | None
+    largest: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """`right` against `left`. Ratios are right/left of launch medians; differences of accuracy are right - left.
 
     `is_side_by_side`: the launches of the two were interleaved, so that both saw the same drift of the machine.
+    `largest_difference` is that of any class's score on any sample, where both sides answer with scores.
     """
 
     left: str
@@ -58,6 +73,8 @@ class Comparison:
     top1: PairedDifference | None
     flipped: int | None
     common_samples: int
+    flips: tuple[Flip, ...] = ()
+    largest_difference: float | None = None
 
 
 def factors(record: Record) -> dict[FactorGroup, dict[str, Any]]:
@@ -78,11 +95,14 @@ def differences(left: Record, right: Record) -> list[Difference]:
     """All facts that differ, in the order of the groups. None on either side counts as different, even on both.
 
     How the file was made counts only for one original: other weights make another file, and the model says so already.
+    What a framework calls its providers and its levels of optimization counts only within one framework.
     """
     found: list[Difference] = []
     left_factors, right_factors = factors(left), factors(right)
     originals = {_weights(record) for record in (left, right)}
-    ignored = _CONVERSION if len(originals) > 1 and None not in originals else ()
+    ignored: tuple[str, ...] = _CONVERSION if len(originals) > 1 and None not in originals else ()
+    names = {record.software.framework if record.software else None for record in (left, right)}
+    ignored += _DIALECT if len(names) > 1 and None not in names else ()
     for group in FactorGroup:
         ours, theirs = left_factors[group], right_factors[group]
         for fact in sorted((ours.keys() | theirs.keys()).difference(ignored)):
@@ -100,6 +120,8 @@ def compare(left: Evidence, right: Evidence) -> Comparison:
     pairs = _paired(left, right)
     flags = [(is_right(a, 1), is_right(b, 1)) for a, b in pairs]
     judged = [(a, b) for a, b in flags if a is not None and b is not None]
+    flips = tuple(_flip(a, b) for a, b in pairs if _top(a) != _top(b))
+    apart = [value for a, b in pairs if (value := _apart(a, b)) is not None]
     return Comparison(
         left=left.record.id,
         right=right.record.id,
@@ -110,9 +132,34 @@ def compare(left: Evidence, right: Evidence) -> Comparison:
         latency_note=note,
         is_side_by_side=_is_side_by_side(left.record, right.record),
         top1=paired_difference([a for a, _ in judged], [b for _, b in judged]) if judged else None,
-        flipped=sum(_top(a) != _top(b) for a, b in pairs) if pairs else None,
+        flipped=len(flips) if pairs else None,
         common_samples=len(pairs),
+        flips=flips,
+        largest_difference=max(apart, default=None),
     )
+
+
+def _flip(left: Prediction, right: Prediction) -> Flip:
+    return Flip(left.sample, *_first(left), *_first(right), largest=_apart(left, right))
+
+
+def _first(prediction: Prediction) -> tuple[str, float | None]:
+    answer = prediction.answer
+    if not isinstance(answer, Classes):
+        return answer.type, None
+    if not answer.classes:
+        return "nothing", None
+    best = answer.classes[0]
+    return best.label or str(best.index), best.score
+
+
+def _apart(left: Prediction, right: Prediction) -> float | None:
+    """The largest difference of a class's score, over the classes that both sides tell."""
+    if not isinstance(left.answer, Classes) or not isinstance(right.answer, Classes):
+        return None
+    scores = {item.index: item.score for item in left.answer.classes}
+    both = [abs(scores[item.index] - item.score) for item in right.answer.classes if item.index in scores]
+    return max(both, default=None)
 
 
 def _is_side_by_side(left: Record, right: Record) -> bool:
@@ -174,7 +221,8 @@ def _weights(record: Record) -> str | None:
 def _pipeline(record: Record) -> dict[str, Any]:
     facts = _steps(record)
     facts["labels"] = digest_of(sorted(a.sha256 for a in record.model.assets if a.role == "labels"))
-    packages: Mapping[str, str] = record.software.packages if record.software else {}
+    software = record.software
+    packages: Mapping[str, str] = (software.pipeline_packages or software.packages) if software else {}
     libraries: Mapping[str, str] = record.software.libraries if record.software else {}
     for name in _PIPELINE_PACKAGES:
         if name in packages:
@@ -203,7 +251,8 @@ def _framework(record: Record) -> dict[str, Any]:
         return {"framework": None}
     files = [asset for asset in record.model.assets if asset.role in ("graph", "weights")]
     environment, used = software.environment, record.execution
-    elsewhere = (*_PIPELINE_PACKAGES, "mlmodelscope")
+    # in an interpreter of its own, the framework's numpy is no part of the pipeline
+    elsewhere = ("mlmodelscope",) if software.pipeline_packages else (*_PIPELINE_PACKAGES, "mlmodelscope")
     return {
         "framework": software.framework,
         "version": software.framework_version,
@@ -211,6 +260,7 @@ def _framework(record: Record) -> dict[str, Any]:
         # a converted file names its layers in its own way, so other names alone are no other pipeline
         "input layers": [layer["name"] for layer in used.inputs] if used else None,
         "output layers": [layer["name"] for layer in used.outputs] if used else None,
+        "library": used.library if used else None,
         "environment": environment.kind,
         "sandboxed": environment.is_sandboxed,
         "environment_digest": environment.digest or ("none" if environment.kind == "local" else None),

@@ -81,7 +81,7 @@ class _Lines:
         return
 
     def on_event(self, event: EvaluationEvent) -> None:
-        if event.stage in ("measure", "trace", "accuracy", "provision", "load"):
+        if event.stage in ("measure", "trace", "accuracy", "provision", "load") or ":" in event.stage:
             self._say(_describe(event))
 
     def _say(self, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from mlmodelscope.cli.options import MOST_THREADS, as_json, open_workspace, untrusted
+from mlmodelscope.cli.options import MOST_THREADS, as_json, environment, installs, open_workspace, untrusted
 from mlmodelscope.cli.outcomes import tell_forecasts, tell_outcomes
 from mlmodelscope.core.errors import UsageError
 
@@ -22,6 +22,8 @@ _TRACE_LEVELS = {"none": 0, "model": 2, "framework": 3}
 @click.option("--dataset", "-d", help="Data set: a name or the path of a manifest.")
 @click.option("--inputs", "-i", multiple=True, help="A file or URL to run instead of a data set; may be repeated.")
 @click.option("--framework", "-f", help="Framework and version constraint: 'onnxruntime@>=1.17 <2'.")
+@environment
+@installs
 @click.option("--system", help="Requirements on the machine: 'memory>=8GB, arch=amd64'.")
 @click.option("--samples", type=click.IntRange(1), help="Use this many samples, chosen by the seed. Default: all.")
 @click.option(
@@ -149,6 +151,7 @@ def command(models: tuple[str, ...], is_json: bool, **given: Any) -> int:
         dataset=given["dataset"],
         inputs=given["inputs"],
         framework=given["framework"],
+        environment=given["environment"],
         system=given["system"],
         samples=given["samples"],
         scenario=_scenario(given),
@@ -162,7 +165,7 @@ def command(models: tuple[str, ...], is_json: bool, **given: Any) -> int:
         reuse=given["reuse"],
         is_trusted=not given["is_untrusted"],
     )
-    with open_workspace(draws=True) as workspace:
+    with open_workspace(draws=True, is_yes=given["is_yes"]) as workspace:
         plans = workspace.sweep_plans(request, sizes) if sizes else workspace.plans(request)
         if given["dry_run"]:
             tell_forecasts(workspace.forecast(plans), is_json)

@@ -30,6 +30,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("models", "List, show, add and remove models."),
     "datasets": ("datasets", "List, show, add and remove data sets."),
     "frameworks": ("frameworks", "List the frameworks that can run models here."),
+    "environments": ("environments", "List, show and remove the environments that frameworks run in."),
+    "predictor": ("predictor", "Serve a predictor to other processes and machines."),
     "record": ("record", "Give a stored evaluation to others, or take theirs in."),
     "assets": ("assets", "List, pack, take in and mirror the files of models and data sets."),
     "storage": ("storage", "Show what takes up space, and free what nobody needs."),

@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from mlmodelscope.library import Workspace
 
-__all__ = ["MOST_THREADS", "as_json", "echo_json", "open_workspace", "plain", "untrusted"]
+__all__ = ["MOST_THREADS", "as_json", "echo_json", "environment", "installs", "open_workspace", "plain", "untrusted"]
 
 # above every machine there is; frameworks start as many threads as they are told to, and a slip of the finger must not
 # fill the process table
@@ -31,6 +31,27 @@ def untrusted(function: F) -> F:
     """`is_untrusted`: the manifest is a stranger's."""
     text = "Run the manifest as a stranger's: its worker in a sandbox without network, or not at all."
     return click.option("--untrusted", "is_untrusted", is_flag=True, help=text)(function)
+
+
+def environment(function: F) -> F:
+    """`environment`: where the framework is to live."""
+    text = "Where the framework lives: local, venv, container or container=IMAGE. Default: local if it is there."
+    return click.option("--environment", "-e", metavar="KIND", help=text)(function)
+
+
+def installs(function: F) -> F:
+    """`is_yes`: a framework's environment may be as large as it is."""
+    text = "Install what a framework needs without asking, however large."
+    return click.option("--yes", "is_yes", is_flag=True, help=text)(function)
+
+
+def _may_install(is_yes: bool) -> Callable[[int], bool]:
+    def ask(size_bytes: int) -> bool:
+        if is_yes or not sys.stdin.isatty():
+            return is_yes
+        return click.confirm(f"the framework's environment will take {size_bytes / 1e9:.1f} GB: install it?", err=True)
+
+    return ask
 
 
 def plain(value: Any) -> Any:
@@ -53,7 +74,7 @@ def echo_json(value: Any) -> None:
 
 
 @contextmanager
-def open_workspace(*, draws: bool = False) -> Iterator[Workspace]:
+def open_workspace(*, draws: bool = False, is_yes: bool = False) -> Iterator[Workspace]:
     """The default workspace; with `draws`, progress goes to standard error (bars on a terminal, lines in a pipe)."""
     from mlmodelscope.library import Workspace
 
@@ -63,5 +84,8 @@ def open_workspace(*, draws: bool = False) -> Iterator[Workspace]:
         return
     from mlmodelscope.cli.display import open_display
 
-    with open_display(sys.stderr) as display, Workspace(on_event=display.on_event, progress=display) as workspace:
+    with (
+        open_display(sys.stderr) as display,
+        Workspace(on_event=display.on_event, progress=display, may_install=_may_install(is_yes)) as workspace,
+    ):
         yield workspace

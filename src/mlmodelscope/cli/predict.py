@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlmodelscope.cli.options import MOST_THREADS, as_json, echo_json, open_workspace, untrusted
+from mlmodelscope.cli.options import (
+    MOST_THREADS,
+    as_json,
+    echo_json,
+    environment as environment_option,
+    installs,
+    open_workspace,
+    untrusted,
+)
+from mlmodelscope.cli.output import open_output
 from mlmodelscope.core.errors import InputError, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -21,18 +32,32 @@ if TYPE_CHECKING:
 @click.argument("model")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--framework", "-f", help="Framework and version constraint.")
+@environment_option
+@installs
 @click.option("--threads", "-t", type=click.IntRange(1, MOST_THREADS), help="Threads of the framework.")
 @click.option("--draw", type=click.Path(path_type=Path), help="Draw boxes into this file (several inputs: folder).")
 @click.option("--min-score", type=float, default=0.3, show_default=True, help="Lowest score of a box that is shown.")
+@click.option(
+    "--layers",
+    metavar="NAME[,NAME...]",
+    help="Show what these layers inside the model compute, instead of answers; list: show their names.",
+)
+@click.option(
+    "--save", type=click.Path(path_type=Path, dir_okay=False), help="Write what --layers shows into this .npz file."
+)
 @untrusted
 @as_json
 def command(
     model: str,
     inputs: tuple[str, ...],
     framework: str | None,
+    environment: str | None,
+    is_yes: bool,
     threads: int | None,
     draw: Path | None,
     min_score: float,
+    layers: str | None,
+    save: Path | None,
     is_untrusted: bool,
     is_json: bool,
 ) -> int:
@@ -40,21 +65,70 @@ def command(
 
     JSON holds every box; text and pictures those of at least --min-score.
     """
-    from mlmodelscope.show.answers import format_predictions
-
+    _refuse_together(layers, save, draw)
+    where = {"framework": framework, "environment": environment, "threads": threads, "is_trusted": not is_untrusted}
     with tempfile.TemporaryDirectory(prefix="mlmodelscope-") as folder:
         named = [_standard_input(Path(folder)) if text == "-" else text for text in inputs]
-        with open_workspace(draws=True) as workspace:
-            predictions: list[Prediction] = workspace.predict(
-                model, named, framework=framework, threads=threads, is_trusted=not is_untrusted
-            )
-            if draw is not None:
-                _draw(workspace, named, predictions, draw, min_score)
+        with open_workspace(draws=True, is_yes=is_yes) as workspace:
+            if layers is not None:
+                shown = _look_inside(workspace, model, named, layers, save, where)
+            else:
+                shown = _ask(workspace, model, named, draw, min_score, where)
     if is_json:
-        echo_json(predictions)
+        echo_json(shown.values)
     else:
-        click.echo(format_predictions(predictions, min_score=min_score))
+        click.echo(shown.text())
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What was found: as plain values, and, if it is wanted, as text."""
+
+    values: Any
+    text: Callable[[], str]
+
+
+def _refuse_together(layers: str | None, save: Path | None, draw: Path | None) -> None:
+    if layers is None:
+        if save is not None:
+            raise UsageError("--save writes what layers compute", hint="name them with --layers NAME[,NAME...]")
+        return
+    if draw is not None:
+        raise UsageError("--layers shows no answers: there is nothing to draw", hint="leave --draw out")
+    if layers == "list" and save is not None:
+        raise UsageError("--layers list shows names: there is nothing to save", hint="leave --save out")
+
+
+def _ask(
+    workspace: Workspace, model: str, inputs: list[str], draw: Path | None, min_score: float, where: dict[str, Any]
+) -> _Shown:
+    from mlmodelscope.show.answers import format_predictions
+
+    predictions = workspace.predict(model, inputs, **where)
+    if draw is not None:
+        _draw(workspace, inputs, predictions, draw, min_score)
+    return _Shown(predictions, lambda: format_predictions(predictions, min_score=min_score))
+
+
+def _look_inside(
+    workspace: Workspace, model: str, inputs: list[str], layers: str, save: Path | None, where: dict[str, Any]
+) -> _Shown:
+    from mlmodelscope.show.units import table
+    from mlmodelscope.worker.layers import write_arrays
+
+    if layers == "list":
+        names = workspace.layer_names(model, inputs, **where)
+        return _Shown(names, lambda: "\n".join(names))
+    arrays = workspace.reveal(model, inputs, [name for name in layers.split(",") if name], **where)
+    if save is not None:
+        with open_output(save) as file:
+            write_arrays(file, arrays.items())
+    facts = [
+        {"name": name, "shape": list(array.shape), "element_type": str(array.dtype)} for name, array in arrays.items()
+    ]
+    rows = [[name, " x ".join(map(str, array.shape)), str(array.dtype)] for name, array in arrays.items()]
+    return _Shown(facts, lambda: table(["input/layer", "shape", "type"], rows))
 
 
 def _draw(

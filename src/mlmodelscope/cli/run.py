@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
-from mlmodelscope.cli.options import as_json, echo_json, open_workspace
+from mlmodelscope.cli.options import as_json, echo_json, installs, open_workspace
 
 
 @click.command("run")
 @click.argument("suite", type=click.Path(path_type=Path), metavar="SUITE")
 @click.option("--fresh", "is_fresh", is_flag=True, help="Repeat what an earlier run of the suite finished.")
 @click.option("--list", "is_list", is_flag=True, help="Only print the evaluations that the suite asks for.")
+@installs
 @as_json
-def command(suite: Path, is_fresh: bool, is_list: bool, is_json: bool) -> int:
+def command(suite: Path, is_fresh: bool, is_list: bool, is_yes: bool, is_json: bool) -> int:
     """Run every evaluation of the file SUITE: models x frameworks x batch sizes x threads x data sets x scenarios.
 
     A run that was interrupted or killed is taken up again by the same command: what is finished is not repeated, what
@@ -22,7 +23,7 @@ def command(suite: Path, is_fresh: bool, is_list: bool, is_json: bool) -> int:
     """
     from mlmodelscope.show.suites import format_suite
 
-    with open_workspace(draws=True) as workspace:
+    with open_workspace(draws=True, is_yes=is_yes) as workspace:
         if is_list:
             return _list(workspace.read_suite(suite).requests, is_json)
         rows = workspace.run_suite(suite, is_fresh=is_fresh)

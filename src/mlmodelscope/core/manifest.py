@@ -38,10 +38,14 @@ Attributes = dict[str, Any]
 
 
 class FrameworkNeed(Frozen):
-    """Which framework a model runs on. `name` as written; it matches whatever its case. `version` is a constraint."""
+    """Which framework a model runs on. `name` as written; it matches whatever its case. `version` is a constraint.
+
+    `options` are the framework's own (docs/guides/frameworks); a request may set them otherwise.
+    """
 
     name: str
     version: str = "*"
+    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class PythonFunction(Frozen):

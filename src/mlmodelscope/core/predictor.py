@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_ch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Predictor", "Profiles", "Simulates", "Tensors"]
+__all__ = ["Predictor", "Profiles", "Reveals", "Simulates", "Tensors"]
 
 Tensors: TypeAlias = "list[NDArray[Any]]"
 
@@ -59,6 +59,19 @@ class Profiles(Protocol):
         `outputs` (lists of {"element_type", "shape"}), `parameter_bytes`, `input_bytes`, `output_bytes`. Afterwards
         `predict` is as fast as before the start.
         """
+        ...
+
+
+@runtime_checkable
+class Reveals(Protocol):
+    """A predictor that can also show what the layers inside the model computed."""
+
+    def layer_names(self) -> list[str]:
+        """Every layer whose output can be had, in the order of execution where the framework has one."""
+        ...
+
+    def reveal(self, inputs: Tensors, names: Sequence[str]) -> Tensors:
+        """The outputs of the named layers for these inputs. `predict` is afterwards what it was before."""
         ...
 
 

@@ -108,7 +108,10 @@ class DatasetFacts(Frozen):
 
 
 class Software(Frozen):
-    """The software that ran. `packages` is the full list of the worker's interpreter, name to version."""
+    """The software that ran. `packages` is the full list of the framework's interpreter, name to version.
+
+    `pipeline_packages` is that of the interpreter that ran the steps, where it is another one.
+    """
 
     mlmodelscope: str
     framework: str
@@ -120,6 +123,7 @@ class Software(Frozen):
     packages: dict[str, str]
     variables: dict[str, str]
     libraries: dict[str, str] = Field(default_factory=dict)
+    pipeline_packages: dict[str, str] = Field(default_factory=dict)
 
 
 class EffectiveExecution(Frozen):
@@ -131,6 +135,7 @@ class EffectiveExecution(Frozen):
     optimization: str
     precision: str
     device: str = "cpu"
+    library: str = "unknown"
     inputs: tuple[dict[str, Any], ...] = ()
     outputs: tuple[dict[str, Any], ...] = ()
 

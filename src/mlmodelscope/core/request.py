@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from mlmodelscope.core.manifest import DatasetManifest, ModelManifest
 from mlmodelscope.core.span import TraceLevel
+from mlmodelscope.core.stack import Stack, StackNeed
 from mlmodelscope.core.value import Frozen
 
 __all__ = [
@@ -92,13 +94,15 @@ class EvaluationRequest(Frozen):
     """What a user asks for, in the user's words.
 
     `models` are names, `name@constraint` or paths of manifests; `framework` is `name@constraint`; `system` is a list of
-    requirements (`memory>=8GB, arch=amd64`). `inputs` are files to run instead of a data set. `samples` limits the data
-    set to that many, chosen by `seed`; None: all. `is_trusted` False: the manifests are a stranger's, and the worker
-    runs in the sandbox or not at all.
+    requirements (`memory>=8GB, arch=amd64`). `environment` is `local`, `venv`, `container` or `container=IMAGE`; None:
+    local where the framework is installed beside us in a version that will do, else venv. `inputs` are files to run
+    instead of a data set. `samples` limits the data set to that many, chosen by `seed`; None: all. `is_trusted` False:
+    the manifests are a stranger's, and the worker runs in the sandbox or not at all.
     """
 
     models: Annotated[tuple[str, ...], Field(min_length=1)]
     framework: str | None = None
+    environment: str | None = None
     system: str | None = None
     dataset: str | None = None
     inputs: tuple[str, ...] = ()
@@ -114,6 +118,13 @@ class EvaluationRequest(Frozen):
     seed: int = 0
     limits: Limits = Limits()
     is_trusted: bool = True
+
+    @field_validator("environment")
+    @classmethod
+    def _known_environment(cls, text: str | None) -> str | None:
+        if text is not None and re.fullmatch(r"local|venv|container(=\S+)?", text) is None:
+            raise ValueError(f"it is local, venv, container or container=IMAGE, not {text!r}")
+        return text
 
     @model_validator(mode="after")
     def _one_source_of_samples(self) -> EvaluationRequest:
@@ -133,7 +144,10 @@ class PinnedManifest(Frozen):
 
 
 class ResolvedFramework(Frozen):
-    """The framework that will run: registered name, installed version, and the class behind the entry point."""
+    """The framework that will run: registered name, version, and the class behind the entry point.
+
+    Before the software stack of a `venv` is solved, or an image looked into, `version` is the range that is allowed.
+    """
 
     name: str
     version: str
@@ -142,12 +156,18 @@ class ResolvedFramework(Frozen):
 
 
 class Environment(Frozen):
-    """Where the framework lives: this interpreter, a venv of its own, or a container; in the sandbox or not."""
+    """Where the framework lives: this interpreter, a venv of its own, or a container; in the sandbox or not.
+
+    `digest` is of the stack, or of the image; `stack` every package with the digest of its file, so that a record alone
+    is enough to make the environment again; `need` what the stack was solved for.
+    """
 
     kind: Literal["local", "venv", "container"] = "local"
     digest: str | None = None
     image: str | None = None
     is_sandboxed: bool = False
+    need: StackNeed | None = None
+    stack: Stack | None = None
 
 
 class EvaluationPlan(Frozen):

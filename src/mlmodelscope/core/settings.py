@@ -11,6 +11,8 @@ from mlmodelscope.core.variables import recorded_variables
 
 __all__ = [
     "child_environment",
+    "container_engines",
+    "framework_variables",
     "home",
     "mirrors",
     "pip_variables",
@@ -46,6 +48,20 @@ def mirrors() -> list[str]:
     return [place.strip() for place in os.environ.get("MLMODELSCOPE_MIRRORS", "").split(",") if place.strip()]
 
 
+def container_engines() -> list[str]:
+    """Where a Docker-compatible engine may answer, in the order to try.
+
+    An address in `DOCKER_HOST` or `CONTAINER_HOST` is the user's choice: then no other place is looked at.
+    """
+    chosen = [os.environ.get(name, "").strip() for name in ("DOCKER_HOST", "CONTAINER_HOST")]
+    if any(chosen):
+        return list(dict.fromkeys(filter(None, chosen)))
+    sockets = ["/var/run/docker.sock", "/run/podman/podman.sock"]
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "").strip() or f"/run/user/{os.getuid()}"
+    sockets += [f"{runtime}/docker.sock", f"{runtime}/podman/podman.sock"]
+    return [f"unix://{path}" for path in sockets]
+
+
 def pip_variables() -> dict[str, str]:
     """pip's options given as `PIP_*` variables, by their option name: `PIP_INDEX_URL` -> `index-url`."""
     return {name[4:].lower().replace("_", "-"): value for name, value in os.environ.items() if name.startswith("PIP_")}
@@ -74,6 +90,14 @@ def worker_environment(home: Path, threads: int, framework: Mapping[str, str]) -
         "MLMODELSCOPE_HOME": str(home),
         "PYTHONPATH": _python_path(),
     }
+
+
+def framework_variables(threads: int, framework: Mapping[str, str]) -> dict[str, str]:
+    """What a framework's process is started with wherever it runs: its threads, and what it must know before it starts.
+
+    In a container nothing else of this process's environment counts.
+    """
+    return {**dict.fromkeys(_THREAD_VARIABLES, str(threads)), **framework}
 
 
 def sandbox_environment(threads: int, framework: Mapping[str, str], scratch: Path) -> dict[str, str]:

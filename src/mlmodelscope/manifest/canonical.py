@@ -118,7 +118,7 @@ def _written(part: Any) -> Any:
             return _written_asset(part)
         case Frozen():
             fields = {name: getattr(part, name) for name in type(part).model_fields}
-            return {name: _written(value) for name, value in fields.items() if value is not None}
+            return {name: _written(value) for name, value in fields.items() if value not in (None, {})}
         case tuple() if any(isinstance(one, Frozen | Asset) for one in part):
             return [_written(one) for one in part]
         case _:

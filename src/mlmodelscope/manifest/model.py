@@ -91,8 +91,13 @@ def _read_need(section: Section) -> FrameworkNeed | None:
         return None
     name = need.need_text("name")
     version = need.read("version", read_constraint, "*")
+    options = need.read("options", _read_options, {})
     need.finish()
-    return FrameworkNeed(name=name, version=version)
+    return FrameworkNeed(name=name, version=version, options=options)
+
+
+def _read_options(found: Field) -> dict[str, Any] | None:
+    return {name: field.value(name) for name, field in found.entries().items()} if found.section() else None
 
 
 def _sections(found: Field | None) -> list[Section]:

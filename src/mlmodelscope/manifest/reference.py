@@ -36,7 +36,8 @@ NOTES: dict[str, str] = {
     "references": "papers and pages; one text or a list",
     "attributes": "free: any values; a `version` among them stays text",
     "is_hidden": "true: not shown in lists",
-    "framework": "`{name, version}`; `version` is a constraint such as `>=1.17 <2`, `^1.x`, `1.12.x`; none: any",
+    "framework": "`{name, version, options}`; `version` is a constraint such as `>=1.17 <2`, `^1.x`, `1.12.x`; "
+    "none: any; `options` are the framework's own",
     "container": "images by architecture and device: `{amd64: {cpu: IMAGE, gpu: IMAGE}}`",
     "requirements": "PEP 508 requirements of what the Python functions import",
     "inputs": "one entry per input tensor",

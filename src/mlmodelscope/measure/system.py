@@ -53,6 +53,7 @@ _HYPERVISORS = (
     ("amazon ec2", "nitro"),
     ("qemu", "kvm"),
     ("kvm", "kvm"),
+    ("linux,dummy-virt", "kvm"),  # the board of virtual ARM machines that have no firmware
 )
 
 
@@ -284,7 +285,9 @@ def _virtualization(read: Read, root: Path, processor: Processor) -> str | None:
     elif processor.is_virtual:
         machine = processor.hypervisor or hypervisor_name(identity, clocks) or "vm"
     else:
-        machine = hypervisor_name(identity, clocks)
+        tree = "/sys/firmware/devicetree/base"  # where there is no firmware with a vendor and a product
+        boards = " ".join(read(f"{tree}/{name}") or "" for name in ("compatible", "hypervisor/compatible"))
+        machine = hypervisor_name(identity, clocks) or hypervisor_name(boards, "")
     mounts = [mount for mount in parse_mounts(read("/proc/self/mountinfo") or "") if mount.point == "/"]
     prefix = str(root).rstrip("/")
     markers = ("/.dockerenv", "/run/.containerenv")

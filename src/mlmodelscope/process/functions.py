@@ -1,7 +1,8 @@
 """A manifest's Python functions -> stages of the pipeline, their results checked and their faults made FunctionErrors.
 
 `fun(env, data)` sees one sample at a time. What each function is given and must return is in docs/reference/steps.md.
-The part that runs the source is `portable.py`, which knows nothing of the rest.
+The part that runs the source is `portable.py`, which knows nothing of the rest. It may do so in another process: how a
+function is reached is the caller's to say (`OpenFunctions`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,19 +19,49 @@ from mlmodelscope.core.manifest import ModelManifest, PythonFunction
 from mlmodelscope.process.elements import Array
 from mlmodelscope.process.portable import FunctionFault, call_function, load_function
 
-__all__ = ["arrays_of", "function_environment", "function_stage", "plain_value"]
+__all__ = [
+    "LoadFunction",
+    "OpenFunctions",
+    "arrays_of",
+    "function_environment",
+    "function_stage",
+    "functions_here",
+    "plain_value",
+]
 
 
-def function_stage(function: PythonFunction, env: dict[str, Any], stage: str = "preprocess") -> Callable[[Any], Any]:
+class LoadFunction(Protocol):
+    """Loads the functions of one manifest, which share an `env`: source in, a call with one argument out.
+
+    Both raise FunctionFault. One thread calls the functions of one `env`, one call after the other.
+    """
+
+    def __call__(self, stage: str, name: str, source: str) -> Callable[[Any], Any]: ...
+
+
+OpenFunctions: TypeAlias = "Callable[[dict[str, Any]], LoadFunction]"
+
+
+def functions_here(env: dict[str, Any]) -> LoadFunction:
+    """Functions of this process: `env` and data by reference."""
+
+    def load(stage: str, name: str, source: str) -> Callable[[Any], Any]:
+        loaded = load_function(stage, name, source)
+        return lambda data: call_function(stage, loaded, env, data)
+
+    return load
+
+
+def function_stage(function: PythonFunction, load: LoadFunction, stage: str = "preprocess") -> Callable[[Any], Any]:
     """The function as a stage: data in, its result out. FunctionError: the source is wrong, or a call of it failed."""
     try:
-        loaded = load_function(stage, function.name, function.source)
+        call = load(stage, function.name, function.source)
     except FunctionFault as fault:
         raise _error(fault) from None
 
     def run(data: Any) -> Any:
         try:
-            result = call_function(stage, loaded, env, data)
+            result = call(data)
         except FunctionFault as fault:
             raise _error(fault) from None
         if result is None:

@@ -13,7 +13,15 @@ from mlmodelscope.core.errors import FunctionError
 from mlmodelscope.core.manifest import ModelManifest, PythonFunction
 from mlmodelscope.process.detection import Detections
 from mlmodelscope.process.elements import Array, cast_array
-from mlmodelscope.process.functions import arrays_of, function_environment, function_stage, plain_value
+from mlmodelscope.process.functions import (
+    LoadFunction,
+    OpenFunctions,
+    arrays_of,
+    function_environment,
+    function_stage,
+    functions_here,
+    plain_value,
+)
 from mlmodelscope.process.input import InputPipeline, input_pipeline, stack
 from mlmodelscope.process.output import Labels, OutputPipeline, labels_by_output, output_pipeline, with_batch
 
@@ -47,24 +55,34 @@ class Pipeline:
         return self.batch([self.transform(self.decode(data))])
 
 
-def compile_pipeline(model: ModelManifest, labels: Labels = (), *, scratch: Path | None = None) -> Pipeline:
+def compile_pipeline(
+    model: ModelManifest,
+    labels: Labels = (),
+    *,
+    scratch: Path | None = None,
+    open_functions: OpenFunctions = functions_here,
+) -> Pipeline:
     """Resolve steps and functions once. StepError and FunctionError: they can work on no sample.
 
-    `labels` by output index, or a list for the output that is ranked; `scratch` is the folder that functions may use.
+    `labels` by output index, or a list for the output that is ranked; `scratch` is the folder that functions may use;
+    `open_functions` says where they run.
     """
     by_output = labels_by_output(model, labels)
     env = function_environment(model, by_output, scratch)
-    return Pipeline(_Before(model, env), _after(model, by_output, env))
+    load = open_functions(env)
+    ranked = next((i for i, output in enumerate(model.outputs) if output.type == "probability"), None)
+    names = None if ranked is None else list(by_output.get(ranked, env["labels"]))
+    return Pipeline(_Before(model, load), _after(model, by_output, load, names))
 
 
 class _Before:
     """A sample -> one array per input."""
 
-    def __init__(self, model: ModelManifest, env: dict[str, Any]) -> None:
+    def __init__(self, model: ModelManifest, load: LoadFunction) -> None:
         self._types = [np.dtype(value.element_type) for value in model.inputs]
-        self._first = _function(model.before_preprocess, env, "before_preprocess")
-        self._whole = _function(model.preprocess, env, "preprocess")
-        self._last = _function(model.after_preprocess, env, "after_preprocess")
+        self._first = _function(model.before_preprocess, load, "before_preprocess")
+        self._whole = _function(model.preprocess, load, "preprocess")
+        self._last = _function(model.after_preprocess, load, "after_preprocess")
         self._inputs: list[InputPipeline] = []
         if self._whole is None:
             self._inputs = [input_pipeline(value) for value in model.inputs]
@@ -93,17 +111,25 @@ class _Before:
 
 
 class _Functions:
-    """Output functions, one sample at a time, around or instead of the steps. Rows: values of any kind."""
+    """Output functions, one sample at a time, around or instead of the steps. Rows: values of any kind.
 
-    def __init__(self, model: ModelManifest, labels: Mapping[int, Sequence[str]], env: dict[str, Any]) -> None:
-        self._first = _function(model.before_postprocess, env, "before_postprocess")
-        self._whole = _function(model.postprocess, env, "postprocess")
-        self._last = _function(model.after_postprocess, env, "after_postprocess")
+    `ranked` are the labels of the output that is ranked; None: there is none.
+    """
+
+    def __init__(
+        self,
+        model: ModelManifest,
+        labels: Mapping[int, Sequence[str]],
+        load: LoadFunction,
+        ranked: list[str] | None,
+    ) -> None:
+        self._first = _function(model.before_postprocess, load, "before_postprocess")
+        self._whole = _function(model.postprocess, load, "postprocess")
+        self._last = _function(model.after_postprocess, load, "after_postprocess")
         self._steps = None if self._whole else output_pipeline(model, labels)
         self._final_stage = "after_postprocess" if self._last else "postprocess"
-        ranked = next((i for i, output in enumerate(model.outputs) if output.type == "probability"), None)
         self._is_ranked = ranked is not None
-        self._labels = list(labels.get(ranked, env["labels"])) if ranked is not None else []
+        self._labels = ranked or []
 
     def finish(self, outputs: Sequence[Array], count: int) -> list[Any]:
         # the dots keep one number per sample an array
@@ -135,14 +161,16 @@ class _Functions:
         return Custom(value=value)
 
 
-def _after(model: ModelManifest, labels: Mapping[int, Sequence[str]], env: dict[str, Any]) -> OutputPipeline:
+def _after(
+    model: ModelManifest, labels: Mapping[int, Sequence[str]], load: LoadFunction, ranked: list[str] | None
+) -> OutputPipeline:
     if model.before_postprocess or model.postprocess or model.after_postprocess:
-        return _Functions(model, labels, env)
+        return _Functions(model, labels, load, ranked)
     return output_pipeline(model, labels)
 
 
-def _function(function: PythonFunction | None, env: dict[str, Any], stage: str) -> Stage | None:
-    return None if function is None else function_stage(function, env, stage)
+def _function(function: PythonFunction | None, load: LoadFunction, stage: str) -> Stage | None:
+    return None if function is None else function_stage(function, load, stage)
 
 
 def _one_or_all(arrays: list[Array]) -> Any:

@@ -19,7 +19,8 @@ from mlmodelscope.core.request import (
 )
 from mlmodelscope.core.span import TraceLevel
 from mlmodelscope.core.system import SystemFacts
-from mlmodelscope.core.versions import both, parse_constraint
+from mlmodelscope.core.versions import VersionConstraint, both, parse_constraint
+from mlmodelscope.resolve.stacks import need_of
 from mlmodelscope.resolve.system import parse_requirements
 
 __all__ = ["Facts", "InstalledFramework", "find_framework", "make_plan"]
@@ -27,13 +28,17 @@ __all__ = ["Facts", "InstalledFramework", "find_framework", "make_plan"]
 
 @dataclass(frozen=True, slots=True)
 class InstalledFramework:
-    """A predictor that is registered here, and the version of its framework that is installed, if any."""
+    """A predictor that is registered here, and the version of its framework that is installed, if any.
+
+    `takes_address`: it drives a program elsewhere, so that `name@ADDRESS` names that program and no version.
+    """
 
     name: str
     entry_point: str
     distribution: str | None
     version: str | None
     install_hint: str
+    takes_address: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ def make_plan(
     `is_model_builtin`: the model's manifest is one of the zoo, so that the files it names are ours.
     """
     _refuse_what_is_missing(request)
-    framework = _choose_framework(request.framework, model, facts)
+    framework, environment, address = _choose_framework(request, model, facts)
     unmet = parse_requirements(request.system).unmet(facts.system) if request.system else []
     if unmet:
         raise UnsatisfiableError(
@@ -75,6 +80,8 @@ def make_plan(
     if model.source is None and framework.name != "null":
         raise UsageError(f"the manifest of {model.name} names no source", hint="add `source: {graph_path: ...}`")
     request = request if request.is_trusted else _with_limits(request, facts.system)
+    if address is not None:
+        request = request.model_copy(update={"options": {**request.options, "address": address}})
     return EvaluationPlan(
         request=request,
         model=model,
@@ -82,7 +89,7 @@ def make_plan(
         dataset=dataset,
         dataset_manifest=dataset_manifest,
         framework=framework,
-        environment=Environment(is_sandboxed=not request.is_trusted),
+        environment=environment.model_copy(update={"is_sandboxed": not request.is_trusted}),
         scenario=_pinned(request.scenario, facts),
         threads=request.threads or facts.usable_cpus,
         is_trusted=request.is_trusted,
@@ -118,15 +125,19 @@ def _refuse_what_is_missing(request: EvaluationRequest) -> None:
         )
 
 
-def _choose_framework(asked: str | None, model: ModelManifest, facts: Facts) -> ResolvedFramework:
-    """The framework that the manifest needs and the request allows, at the version installed here.
+def _choose_framework(
+    request: EvaluationRequest, model: ModelManifest, facts: Facts
+) -> tuple[ResolvedFramework, Environment, str | None]:
+    """The framework that the manifest needs and the request allows, where it will live, and its address if it has one.
 
     A request may name another framework than the manifest's: then only the request's constraint counts, because the
     manifest's is about its own framework.
     """
-    own = model.framework
+    own, asked = model.framework, request.framework
     name, _, text = asked.partition("@") if asked else (own.name, "", "")
     found = _find(name, facts)
+    if found.takes_address:
+        return _at_address(found, text, request)
     constraint = parse_constraint(text or "*")
     if constraint.is_empty:
         raise UnsatisfiableError(f"no version of {found.name} can satisfy {text!r}", framework=found.name)
@@ -137,28 +148,88 @@ def _choose_framework(asked: str | None, model: ModelManifest, facts: Facts) -> 
             f"no version of {found.name} can satisfy both the manifest ({own.version}) and the request ({text})",
             framework=found.name,
         )
-    if found.version is None:
-        raise UnsatisfiableError(f"{found.name} is not installed here", hint=found.install_hint, framework=found.name)
-    if not constraint.matches(found.version):
-        raise UnsatisfiableError(
-            f"{found.name} {found.version} is installed, but {constraint} is needed",
-            hint=f"pip install '{found.distribution}' at a version that fits",
-            installed=found.version,
-            needed=str(constraint),
+    environment = _choose_environment(request, model, found, constraint, facts)
+    version = str(constraint) if environment.kind != "local" else _local_version(found, constraint)
+    distribution = environment.need.distribution if environment.need else found.distribution
+    framework = ResolvedFramework(
+        name=found.name, version=version, distribution=distribution or found.name, entry_point=found.entry_point
+    )
+    return framework, environment, None
+
+
+def _at_address(
+    found: InstalledFramework, address: str, request: EvaluationRequest
+) -> tuple[ResolvedFramework, Environment, str]:
+    address = address or str(request.options.get("address", ""))
+    if not address:
+        raise UsageError(
+            f"{found.name} needs the address of the program to drive", hint=f"for example {found.name}@127.0.0.1:8500"
         )
-    return ResolvedFramework(
+    if request.environment not in (None, "local"):
+        raise UsageError(f"{found.name} drives a program elsewhere: it has no {request.environment} here")
+    if found.version is None:
+        raise UnsatisfiableError(
+            f"{found.name} cannot be reached from here", hint=found.install_hint, framework=found.name
+        )
+    framework = ResolvedFramework(
         name=found.name,
         version=found.version,
         distribution=found.distribution or found.name,
         entry_point=found.entry_point,
     )
+    return framework, Environment(), address
+
+
+def _choose_environment(
+    request: EvaluationRequest,
+    model: ModelManifest,
+    found: InstalledFramework,
+    constraint: VersionConstraint,
+    facts: Facts,
+) -> Environment:
+    """As asked for; unasked, this interpreter where it has what is needed, else a venv of the framework's own."""
+    kind, _, image = (request.environment or "").partition("=")
+    is_here = found.version is not None and constraint.matches(found.version)
+    if kind == "local" or (not kind and is_here and not model.requirements):
+        return Environment()
+    if kind == "container":
+        image = image or _image_for(model, facts.system)
+        if not image:
+            raise UnsatisfiableError(
+                f"the manifest of {model.name} names no image for {facts.system.architecture}",
+                hint="name one: --environment container=IMAGE",
+            )
+        return Environment(kind="container", image=image)
+    return Environment(kind="venv", need=need_of(found.name, constraint, model.requirements))
+
+
+def _image_for(model: ModelManifest, system: SystemFacts) -> str:
+    """The manifest's image for this machine: the one for its GPU if it has one, else that for the CPU."""
+    from mlmodelscope.provision.containers.image import image_for
+
+    return image_for(model.container, system.architecture, bool(system.accelerators)) or ""
+
+
+def _local_version(found: InstalledFramework, constraint: VersionConstraint) -> str:
+    if found.version is None:
+        raise UnsatisfiableError(f"{found.name} is not installed here", hint=found.install_hint, framework=found.name)
+    if not constraint.matches(found.version):
+        raise UnsatisfiableError(
+            f"{found.name} {found.version} is installed, but {constraint} is needed",
+            hint="let it have an environment of its own: --environment venv",
+            installed=found.version,
+            needed=str(constraint),
+        )
+    return found.version
 
 
 def find_framework(text: str, facts: Facts) -> InstalledFramework:
     """The framework of `name@constraint`, installed or not; the constraint is read, but not held against it."""
     name, _, constraint = text.partition("@")
-    parse_constraint(constraint or "*")
-    return _find(name, facts)
+    found = _find(name, facts)
+    if not found.takes_address:
+        parse_constraint(constraint or "*")
+    return found
 
 
 def _find(name: str, facts: Facts) -> InstalledFramework:

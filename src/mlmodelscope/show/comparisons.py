@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mlmodelscope.analyse.comparison import SIGNIFICANCE, Comparison
+from mlmodelscope.analyse.comparison import SIGNIFICANCE, Comparison, Flip
 from mlmodelscope.analyse.reproduction import Reproduction
 from mlmodelscope.analyse.statistics import PairedDifference
 from mlmodelscope.core.estimate import Estimate
@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 _SHOWN_PER_GROUP = 6
+_SHOWN_FLIPS = 3
 
 
 def format_comparison(comparison: Comparison) -> str:
@@ -89,7 +90,21 @@ def _numbers(comparison: Comparison) -> list[str]:
         lines.append(format_top1(comparison.top1))
     if comparison.flipped is not None:
         lines.append(f"first answers that differ: {comparison.flipped} of {comparison.common_samples}")
+    if comparison.largest_difference:
+        lines.append(f"largest difference of a score: {comparison.largest_difference:.2g}")
+    lines += [f"  {_flip(flip)}" for flip in comparison.flips[:_SHOWN_FLIPS]]
+    if len(comparison.flips) > _SHOWN_FLIPS:
+        lines.append(f"  and {len(comparison.flips) - _SHOWN_FLIPS} more")
     return lines
+
+
+def _flip(flip: Flip) -> str:
+    sides = [
+        label if score is None else f"{label} ({score:.4f})"
+        for label, score in ((flip.left, flip.left_score), (flip.right, flip.right_score))
+    ]
+    apart = "" if flip.largest is None else f", scores at most {flip.largest:.2g} apart"
+    return f"{flip.sample}: {sides[0]} -> {sides[1]}{apart}"
 
 
 def format_top1(top1: PairedDifference) -> str:

@@ -19,6 +19,7 @@ from mlmodelscope.show.units import (
 __all__ = [
     "format_count",
     "format_dataset",
+    "format_environment",
     "format_execution",
     "format_framework",
     "format_history",
@@ -79,6 +80,7 @@ def format_record(record: Record) -> str:
                 ("weights", record.model.weights_digest or "unknown"),
                 ("data set", format_dataset(record)),
                 ("framework", format_framework(record)),
+                ("runs in", format_environment(record)),
                 ("execution", format_execution(record)),
                 ("scenario", format_scenario(record)),
                 ("system", format_system(record)),
@@ -124,6 +126,18 @@ def format_dataset(record: Record) -> str:
         return "-"
     name = f"{dataset.name} {dataset.version}".strip()
     return f"{name} ({format_count(dataset.sample_count, 'sample')})"
+
+
+def format_environment(record: Record) -> str:
+    """Where the framework lived, and on which Python."""
+    software = record.software
+    if software is None:
+        return "-"
+    place = software.environment
+    name = {"local": "local", "venv": f"venv {(place.digest or '-')[:12]}", "container": f"container {place.image}"}
+    sandbox = ", in the sandbox" if place.is_sandboxed else ""
+    digest = f" ({place.digest[:19]})" if place.kind == "container" and place.digest else ""
+    return f"{name[place.kind]}{digest}, {software.implementation} {software.python}{sandbox}"
 
 
 def format_execution(record: Record) -> str:

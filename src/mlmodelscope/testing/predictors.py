@@ -10,7 +10,7 @@ Subclass `PredictorContract`, set `framework` to the registered name, and define
             return PredictorCase(...)
 
 `LifecycleContract` is the part that also holds for a predictor without a model (`null`). A predictor with the ability
-`Profiles` also keeps `ProfilesContract`: subclass both.
+`Profiles` also keeps `ProfilesContract`, one with `Reveals` also `RevealsContract`: subclass them too.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mlmodelscope.core.plugins import installed_version, predictors
-from mlmodelscope.core.predictor import Predictor, Profiles
+from mlmodelscope.core.predictor import Predictor, Profiles, Reveals
 from mlmodelscope.predictors.port import CODES, PredictorFault
 
-__all__ = ["LifecycleContract", "PredictorCase", "PredictorContract", "ProfilesContract"]
+__all__ = ["LifecycleContract", "PredictorCase", "PredictorContract", "ProfilesContract", "RevealsContract"]
 
 Array = NDArray[Any]
 
@@ -89,7 +89,7 @@ class LifecycleContract:
         assert json.loads(json.dumps(facts)) == facts
         assert facts["framework"] == predictor.name
         assert facts["threads"] == 1
-        for name in ("version", "provider", "optimization", "precision"):
+        for name in ("version", "provider", "device", "library", "optimization", "precision"):
             assert isinstance(facts[name], str)
             assert facts[name]
         assert len(facts["outputs"]) == len(case.expected[0])
@@ -294,6 +294,43 @@ class ProfilesContract(LifecycleContract):
         predictor.unload()
         _refused(lambda: predictor.predict(list(case.samples[0])), "predictor_failed")
         assert list(profiler.stop_profile()) == []
+
+
+class RevealsContract(LifecycleContract):
+    """What holds for every predictor with the ability `Reveals`: layers by name, and no trace afterwards."""
+
+    @pytest.fixture
+    def revealer(self, predictor: Predictor, case: PredictorCase) -> Reveals:
+        predictor.load(self.model(case.open_batch))
+        assert isinstance(predictor, Reveals)
+        return predictor
+
+    def test_layers_have_names_and_outputs(self, revealer: Reveals, case: PredictorCase) -> None:
+        names = revealer.layer_names()
+        assert names
+        assert len(set(names)) == len(names)
+        for name, array in zip(names, revealer.reveal(list(case.samples[0]), names), strict=True):
+            assert isinstance(array, np.ndarray), name
+
+    def test_an_output_can_be_revealed_too(self, revealer: Reveals, case: PredictorCase) -> None:
+        names = revealer.layer_names()
+        shown = revealer.reveal(list(case.samples[0]), names)
+        for expected in case.expected[0]:
+            assert any(
+                array.size == expected.size
+                and np.allclose(array.reshape(-1), expected.reshape(-1), rtol=case.tolerance, atol=case.tolerance)
+                for array in shown
+            )
+
+    def test_an_unknown_name_lists_those_that_exist(self, revealer: Reveals, case: PredictorCase) -> None:
+        fault = _refused(lambda: revealer.reveal(list(case.samples[0]), ["no such layer"]), "predictor_failed")
+        assert "no such layer" in fault.message
+
+    def test_predictions_are_the_same_afterwards(
+        self, predictor: Predictor, revealer: Reveals, case: PredictorCase
+    ) -> None:
+        revealer.reveal(list(case.samples[0]), revealer.layer_names()[:1])
+        _same(predictor.predict(list(case.samples[1])), case.expected[1], case)
 
 
 def _refused(call: Any, code: str | None = None) -> PredictorFault:

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from mlmodelscope.core.asset import Asset
 from mlmodelscope.core.manifest import DatasetManifest, ModelManifest, ModelOutput
 from mlmodelscope.core.request import Environment, Measure, Offline, ResolvedFramework, Scenario
@@ -14,7 +16,7 @@ from mlmodelscope.core.span import TraceLevel
 from mlmodelscope.core.steps import Argsort, TopK
 from mlmodelscope.core.value import Frozen, digest_of
 
-__all__ = ["Job", "asset_key"]
+__all__ = ["FrameworkHost", "Job", "asset_key"]
 
 
 def asset_key(asset: Asset) -> str:
@@ -22,8 +24,26 @@ def asset_key(asset: Asset) -> str:
     return digest_of(asset)
 
 
+class FrameworkHost(Frozen):
+    """How to reach a framework that does not live in the worker's own interpreter.
+
+    `python` starts it, with `portable` on its path and `variables` set. Where the parent has started it in a container,
+    it connects to the socket `listener` (an inherited descriptor), and `shared` is the folder both sides can see.
+    """
+
+    python: str
+    portable: str
+    variables: dict[str, str] = Field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    listener: int | None = None
+    shared: str | None = None
+
+
 class Job(Frozen):
-    """`files` maps `asset_key` to the verified local path; `inputs` are files to run when there is no data set."""
+    """`files` maps `asset_key` to the verified local path; `inputs` are files to run when there is no data set.
+
+    `layers` are those whose outputs are wanted, instead of anything measured; empty: only the names of all of them.
+    """
 
     index: int
     model: ModelManifest
@@ -33,6 +53,7 @@ class Job(Frozen):
     files: dict[str, str]
     framework: ResolvedFramework
     environment: Environment
+    host: FrameworkHost | None = None
     options: dict[str, Any]
     scenario: Scenario
     measure: Measure
@@ -45,6 +66,7 @@ class Job(Frozen):
     trace_level: TraceLevel = TraceLevel.NONE
     trace_queries: int = 10
     trace_id: str = ""
+    layers: tuple[str, ...] | None = None
 
     @property
     def is_traced(self) -> bool:
@@ -53,18 +75,21 @@ class Job(Frozen):
 
     @property
     def measures_performance(self) -> bool:
-        return self.measure != "accuracy" and not self.is_traced
+        return self.measure != "accuracy" and not self.is_traced and self.layers is None
 
     @property
     def measures_accuracy(self) -> bool:
         """The accuracy pass runs once, in the first launch, after its measured queries."""
-        return self.measure != "performance" and self.is_first and not self.is_traced
+        return self.measure != "performance" and self.is_first and not self.is_traced and self.layers is None
 
     @property
     def result_names(self) -> tuple[str, ...]:
         """The files of the run folder that the worker writes and the parent reads; the sandbox gives back no others."""
+        from mlmodelscope.worker.layers import ARRAYS_FILE, NAMES_FILE
         from mlmodelscope.worker.tracing import TRACE_FILE
 
+        if self.layers is not None:
+            return (ARRAYS_FILE if self.layers else NAMES_FILE,)
         work = (f"work-{self.index}.npy",) if isinstance(self.scenario, Offline) else ()
         return (
             *((f"stamps-{self.index}.npy", *work) if self.measures_performance else ()),
@@ -89,6 +114,7 @@ class Job(Frozen):
         """The model as `Predictor.load` takes it."""
         source = self.model.source
         return {
+            "name": self.model.name,
             "graph_path": str(self.path_of(source.graph)) if source else "",
             "weights_path": str(self.path_of(source.weights)) if source and source.weights else None,
             "inputs": [
@@ -96,7 +122,7 @@ class Job(Frozen):
             ],
             "outputs": [{"layer_name": item.layer_name} for item in self.model.outputs],
             "threads": self.threads,
-            "options": self.options,
+            "options": {**self.model.framework.options, **self.options},
         }
 
     def read_labels(self) -> dict[int, list[str]]:

@@ -88,6 +88,10 @@ def launch(
             raise Interrupted from None
 
 
+def _listener(job: Job) -> tuple[int, ...]:
+    return () if job.host is None or job.host.listener is None else (job.host.listener,)
+
+
 def _typed(error: Exception, worker: _Worker, stage: str) -> MLModelScopeError:
     if isinstance(error, MLModelScopeError):
         return error
@@ -113,7 +117,7 @@ class _Worker:
             with log.open("wb") as output:
                 self.process = subprocess.Popen(
                     command,
-                    pass_fds=(theirs.fileno(), guard_read),
+                    pass_fds=(theirs.fileno(), guard_read, *_listener(job)),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

@@ -17,14 +17,14 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlmodelscope.core.errors import FunctionError, InputError, MLModelScopeError, StepError, from_fields
-from mlmodelscope.core.predictor import Simulates
+from mlmodelscope.core.predictor import Reveals, Simulates
 from mlmodelscope.core.request import Offline
 from mlmodelscope.core.span import Clock
 from mlmodelscope.core.value import digest_of
@@ -32,10 +32,13 @@ from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.worker.protocol import PROTOCOL_VERSION, Channel
 
 if TYPE_CHECKING:
+    from mlmodelscope.core.record import Software
     from mlmodelscope.core.sample import Dataset, Sample
     from mlmodelscope.measure.loops import PipelineQuery
     from mlmodelscope.measure.offline import OfflineQuery
+    from mlmodelscope.process.functions import OpenFunctions
     from mlmodelscope.process.pipeline import Pipeline
+    from mlmodelscope.worker.foreign import ForeignPredictor
     from mlmodelscope.worker.job import Job
 
 __all__ = ["main"]
@@ -151,10 +154,11 @@ class _Launch:
             session = _Session(job, progress)
             self._enter("load")
             execution = session.load()
-            self._enter("prepare")
-            session.prepare()
-            self._enter("warmup")
-            session.warm_up()
+            if job.layers is None:
+                self._enter("prepare")
+                session.prepare()
+                self._enter("warmup")
+                session.warm_up()
             measured: dict[str, Any] = {"queries": 0, "samples": 0, "duration_ns": 0, "noise": {"duration_ns": 0}}
             if job.measures_performance:
                 self._enter("measure")
@@ -167,6 +171,11 @@ class _Launch:
             if job.measures_accuracy:
                 self._enter("accuracy", total=len(session.dataset))
                 session.predict_all()
+            if job.layers is not None:
+                self._enter("accuracy", total=len(session.dataset))
+                session.reveal(job.layers)
+            # asked while the framework is still there, and after everything that could load another library
+            software = session.software() if job.index == 0 else None
             self._enter("unload")
             session.unload()
         return {
@@ -186,7 +195,7 @@ class _Launch:
                 "clock": session.clock_name,
             },
             "trace": traced,
-            "software": session.software() if job.index == 0 else None,
+            "software": software,
             "system": session.system() if job.index == 0 else None,
         }
 
@@ -200,12 +209,9 @@ class _Session:
         self._job = job
         self._progress = progress
         self._shim = shim
-        self._predictor = shim.open_predictor(job.framework.entry_point)
-        # chosen once, before anything runs: a simulator's own clock, or the monotonic one
+        self._foreign: ForeignPredictor | None = None
         self._clock: Callable[[], int] = time.monotonic_ns
         self.clock_name: Clock = "monotonic"
-        if isinstance(self._predictor, Simulates):
-            self._clock, self.clock_name = self._predictor.now_ns, "simulated"
         self.load_ns = 0
         self.first_inference_ns: int | None = None
         self.loaded_memory_bytes: int | None = None
@@ -216,26 +222,53 @@ class _Session:
         from mlmodelscope.measure.memory import resident_bytes
 
         job = self._job
+        self._predictor = self._open_predictor()
         start = time.monotonic_ns()
         with _faults():
             facts: dict[str, Any] = self._predictor.load(job.predictor_model())
-        self.load_ns = time.monotonic_ns() - start
+        self.load_ns = self._foreign.load_ns if self._foreign else time.monotonic_ns() - start
         self._version = str(facts["version"])
-        self.loaded_memory_bytes = resident_bytes()
+        self.loaded_memory_bytes = self._foreign.loaded_memory_bytes if self._foreign else resident_bytes()
+        # chosen once, before anything is timed: a simulator's own clock, or the monotonic one
+        if isinstance(self._predictor, Simulates):
+            self._clock, self.clock_name = self._predictor.now_ns, "simulated"
         self.pipeline: Pipeline = self._open_pipeline()
         self.dataset: Dataset = job.open_dataset()
         self.query: PipelineQuery = self._open_query()
         return facts
 
+    def _open_predictor(self) -> Any:
+        """The predictor in this process, or, for a framework that lives elsewhere, its stand-in."""
+        if self._job.host is None:
+            return self._shim.open_predictor(self._job.framework.entry_point)
+        from mlmodelscope.worker.foreign import open_foreign
+
+        with _faults():
+            self._foreign = open_foreign(self._job.host, self._job.framework.entry_point)
+        return self._foreign
+
     def _open_pipeline(self) -> Pipeline:
         from mlmodelscope.process.pipeline import compile_pipeline
 
-        pipeline = compile_pipeline(self._job.model, self._job.read_labels(), scratch=Path(self._job.run_folder))
+        pipeline = compile_pipeline(
+            self._job.model,
+            self._job.read_labels(),
+            scratch=Path(self._job.run_folder),
+            open_functions=self._open_functions(),
+        )
         cv2 = sys.modules.get("cv2")
         if cv2 is not None:
             # offline, every core has a thread of its own that prepares samples
             cv2.setNumThreads(1 if isinstance(self._job.scenario, Offline) else self._job.threads)
         return pipeline
+
+    def _open_functions(self) -> OpenFunctions:
+        """Where the manifest's functions run: what its requirements name is installed beside the framework only."""
+        from mlmodelscope.process.functions import functions_here
+
+        if self._foreign is not None and self._job.model.requirements:
+            return self._foreign.open_functions
+        return functions_here
 
     def _open_query(self) -> PipelineQuery:
         from mlmodelscope.measure.loops import PipelineQuery
@@ -351,9 +384,13 @@ class _Session:
         # simulated seconds are no measure of how long a user wants to wait: there the number of queries decides
         minima = (0 if self.clock_name == "simulated" else job.min_duration_ns, job.min_queries)
         if self._prepared:
-            begins, ends = self._shim.inference_loop(
-                self._predictor.predict, self._prepared, *minima, self._clock, self._progress
-            )
+            if self._foreign is not None:
+                progress = Path(job.run_folder) / "progress"
+                begins, ends = self._foreign.inference_loop(self._prepared, *minima, progress)
+            else:
+                begins, ends = self._shim.inference_loop(
+                    self._predictor.predict, self._prepared, *minima, self._clock, self._progress
+                )
             return list(zip(begins, ends, strict=True))
         return pipeline_loop(self.query, self.dataset, self._orders(), *minima, self._clock, self._progress)
 
@@ -394,10 +431,35 @@ class _Session:
             for sample, row in accuracy_pass(self.query, self.dataset, scenario.batch_size, self._progress):
                 write([sample], [row])
 
+    def reveal(self, layers: Sequence[str]) -> None:
+        """What the layers compute for each sample alone goes to a file; without layers, the names of all of them."""
+        from mlmodelscope.worker.layers import ARRAYS_FILE, NAMES_FILE, checked_layers, write_arrays, write_names
+
+        predictor, folder = self._predictor, Path(self._job.run_folder)
+        assert isinstance(predictor, Reveals)
+        with _faults():
+            known = predictor.layer_names()
+        if not layers:
+            write_names(folder / NAMES_FILE, known)
+            return
+        names = checked_layers(layers, known)
+
+        def arrays() -> Iterator[tuple[str, Any]]:
+            for position in range(len(self.dataset)):
+                sample = self.dataset.get(position)
+                with _blaming(self.query, [sample]):
+                    tensors = self.pipeline.prepare(sample.data)
+                for name, array in zip(names, predictor.reveal(tensors, names), strict=True):
+                    yield f"{sample.id}/{name}", array
+                self._progress[0] += 1
+
+        with (folder / ARRAYS_FILE).open("wb") as file, _faults():
+            write_arrays(file, arrays())
+
     def peak_memory_bytes(self) -> int | None:
         from mlmodelscope.measure.memory import peak_resident_bytes
 
-        return peak_resident_bytes()
+        return self._foreign.peak_memory_bytes() if self._foreign else peak_resident_bytes()
 
     def software(self) -> dict[str, Any]:
         from mlmodelscope.measure.software import read_software
@@ -408,6 +470,8 @@ class _Session:
             distribution=self._job.framework.distribution,
             environment=self._job.environment,
         )
+        if self._foreign is not None:
+            software = software.model_copy(update=_elsewhere(software, self._foreign.software()))
         return software.model_dump(mode="json")
 
     def system(self) -> dict[str, Any]:
@@ -418,6 +482,21 @@ class _Session:
     def unload(self) -> None:
         with _faults():
             self._predictor.unload()
+        if self._foreign is not None:
+            self._foreign.close()
+
+
+def _elsewhere(ours: Software, theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """What differs where the framework has an interpreter of its own; its variables are ours and those of its host."""
+    from mlmodelscope.core.variables import recorded_variables
+
+    return {
+        "python": theirs["python"],
+        "implementation": theirs["implementation"],
+        "packages": theirs["packages"],
+        "pipeline_packages": ours.packages,
+        "variables": recorded_variables(theirs["variables"]),
+    }
 
 
 @contextmanager

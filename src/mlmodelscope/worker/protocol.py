@@ -1,17 +1,16 @@
-"""The private protocol between parent and worker: length-prefixed JSON over an inherited socket pair.
+"""The private protocol between parent, worker and shim: length-prefixed JSON over a socket.
 
 Every message is a 4-byte big-endian length and that many bytes of JSON with a `type`. The first message of each side
-carries PROTOCOL_VERSION: `job` of the parent, `hello` of the worker. Tensors and bulk results never travel here: they
-lie in files of the run folder.
+carries PROTOCOL_VERSION: `job` of the parent, `hello` of the worker; `hello` of the shim, `open` of the worker. Tensors
+and bulk results never travel here: they lie in shared memory or in files of the run folder. Python 3.6 syntax: the shim
+speaks it inside a framework's own environment.
 """
-
-from __future__ import annotations
 
 import json
 import socket
 import struct
 import time
-from typing import Any
+from typing import Any, Dict, List, Optional
 
 __all__ = ["MAX_MESSAGE_BYTES", "PROTOCOL_VERSION", "Channel", "ProtocolViolation"]
 
@@ -31,7 +30,7 @@ class Channel:
     cannot wait for the other without end, nor for one byte after the other.
     """
 
-    def __init__(self, end: socket.socket, stall_seconds: float | None = None) -> None:
+    def __init__(self, end: socket.socket, stall_seconds: Optional[float] = None) -> None:
         self._socket = end
         self._stall_seconds = stall_seconds
         self._socket.settimeout(stall_seconds)
@@ -39,17 +38,17 @@ class Channel:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Dict[str, Any]) -> None:
         # a text may hold half a character (the name of a file, say), which no other file of ours could keep
         body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
         if len(body) > MAX_MESSAGE_BYTES:
             raise ProtocolViolation(f"a message of {len(body)} bytes is over the limit of {MAX_MESSAGE_BYTES}")
         try:
             self._socket.sendall(_LENGTH.pack(len(body)) + body)
-        except TimeoutError as error:
+        except socket.timeout as error:
             raise ProtocolViolation("the other side does not take a message") from error
 
-    def receive(self) -> dict[str, Any] | None:
+    def receive(self) -> Optional[Dict[str, Any]]:
         """The next message; None when the other side is gone."""
         deadline = None if self._stall_seconds is None else time.monotonic() + self._stall_seconds
         head = self._read(_LENGTH.size, deadline)
@@ -74,8 +73,8 @@ class Channel:
     def close(self) -> None:
         self._socket.close()
 
-    def _read(self, size: int, deadline: float | None) -> bytes | None:
-        parts: list[bytes] = []
+    def _read(self, size: int, deadline: Optional[float]) -> Optional[bytes]:
+        parts: List[bytes] = []
         while size:
             try:
                 if deadline is not None:
@@ -83,7 +82,7 @@ class Channel:
                 part = self._socket.recv(size)
             except ConnectionError:
                 return None
-            except TimeoutError as error:
+            except socket.timeout as error:
                 raise ProtocolViolation("the other side stopped in the middle of a message") from error
             if not part:
                 return None

@@ -53,6 +53,8 @@ class _Execution(BaseModel):
     provider: str
     optimization: str
     precision: str
+    device: str
+    library: str
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
 

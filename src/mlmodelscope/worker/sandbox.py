@@ -76,7 +76,8 @@ def sandboxed(bwrap: str, command: Sequence[str], job: Job, environment: Mapping
         path.touch()
     private = private_folders(scratch)
     files = {Path(text).absolute() for text in (*job.files.values(), *job.inputs)}
-    readable = (*interpreter_folders(search_path(environment["PYTHONPATH"]), private), *files)
+    host = {Path(text) for text in job.host.folders} if job.host else set()
+    readable = (*interpreter_folders(search_path(environment["PYTHONPATH"]), private), *files, *host)
     refuse_private(readable, private)
     return bwrap_command(bwrap, command, View(readable, scratch, results))
 

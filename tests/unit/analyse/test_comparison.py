@@ -410,3 +410,11 @@ def test_a_failed_record_is_compared_by_what_it_knows():
     comparison = compare(evidence(), Evidence(failed, (), ()))
     assert comparison.groups == (FRAMEWORK, PRECISION, EXECUTION)
     assert comparison.latency_ratio is None
+
+
+def test_another_framework_has_its_own_words_for_providers():
+    used = example_record().execution.model_copy(update={"provider": "eager", "optimization": "none"})
+    other = example_record(execution=used, software=example_software(framework="pytorch"))
+    assert {item.group for item in differences(example_record(), other)} == {FactorGroup.FRAMEWORK}
+    same_framework = example_record(execution=used)
+    assert {item.group for item in differences(example_record(), same_framework)} == {FactorGroup.EXECUTION}

@@ -109,6 +109,26 @@ def test_an_absolute_claim_has_no_control():
     )
 
 
+def test_an_addition_keeps_its_sign_and_has_a_control():
+    clock = Clock()
+    added = harness.Added("us added", 5, clock.block([3.0]), clock.block([10.0]))
+    assert run([added], clock=clock) == (0, ["us added -7 [-7, -7] 5 ok", "us added (A/A) 0 [0, 0]"])
+    added = harness.Added("us added", 5, clock.block([16.0]), clock.block([10.0]))
+    assert run([added], clock=clock)[1][0] == "us added 6 [6, 6] 5 SHORT"
+
+
+def test_a_claim_may_give_up_sooner_than_the_others():
+    clock = Clock()
+    sooner = harness.Claim("claim", 2.0, clock.block([1.0, 3.0]), clock.block([1.0]), seconds=45)
+    assert run([sooner], clock=clock)[1][0].endswith("NOISY")
+    assert 45 <= clock.now <= 45 + 3
+
+
+def test_without_a_limit_a_ratio_is_only_shown():
+    clock = Clock()
+    assert run([claim(clock, [40.0], limit=math.inf)], clock=clock)[1][0] == "claim 40 [40, 40] inf ok"
+
+
 def test_a_skipped_claim_says_why():
     assert run([harness.Skipped("gpu", "no GPU here")]) == (0, ["gpu - skipped: no GPU here"])
 

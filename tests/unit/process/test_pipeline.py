@@ -11,9 +11,10 @@ from mlmodelscope.core.answer import Classes, Custom
 from mlmodelscope.core.errors import FunctionError, InputError
 from mlmodelscope.core.manifest import FrameworkNeed, ModelInput, ModelManifest, ModelOutput, PythonFunction
 from mlmodelscope.core.steps import Cast, Decode, Layout, Rescale, TopK
-from mlmodelscope.process.functions import function_stage
+from mlmodelscope.process.functions import function_stage, functions_here
 from mlmodelscope.process.labels import read_labels
 from mlmodelscope.process.pipeline import compile_pipeline
+from mlmodelscope.process.portable import FunctionFault
 
 STEPS = (Decode(), Cast(element_type="float32"), Rescale(value=255.0))
 IMAGE = (ModelInput(type="image", steps=STEPS),)
@@ -41,6 +42,36 @@ def image():
     stream = BytesIO()
     Image.fromarray(np.arange(60, dtype=np.uint8).reshape(4, 5, 3)).save(stream, "PNG")
     return stream.getvalue()
+
+
+def test_functions_run_where_the_caller_says():
+    opened, loaded, given = [], [], []
+
+    def open_functions(env):
+        opened.append(env)
+
+        def load(stage, name, source):
+            loaded.append((stage, name))
+
+            def call(data):
+                given.append((stage, data))
+                if stage == "postprocess":
+                    raise FunctionFault(stage, "ValueError: no good", 7)
+                return np.ones(3)
+
+            return call
+
+        return load
+
+    functions = {"preprocess": function("never run"), "postprocess": function("never run")}
+    pipeline = compile_pipeline(model(**functions), ["x"], open_functions=open_functions)
+    assert [env["labels"] for env in opened] == [["x"]]
+    assert loaded == [("preprocess", "fun"), ("postprocess", "fun")]
+    (tensor,) = pipeline.prepare(b"data")
+    assert given == [("preprocess", b"data")]
+    np.testing.assert_array_equal(tensor, np.ones((1, 3), np.float32))
+    with pytest.raises(FunctionError, match="the postprocess function failed on line 7: ValueError: no good"):
+        pipeline.finish([np.zeros((1, 3))], 1)
 
 
 def test_every_input_gets_the_same_sample():
@@ -105,7 +136,7 @@ def test_data_goes_by_reference_and_env_is_one_dictionary(tmp_path):
     }
     env = {}
     data = object()
-    assert function_stage(function("env['seen'] = data\nreturn data"), env)(data) is data
+    assert function_stage(function("env['seen'] = data\nreturn data"), functions_here(env))(data) is data
     assert env["seen"] is data
 
 

@@ -122,20 +122,20 @@ def test_manifest_and_request_must_both_hold(manifest, request_):
 )
 def test_versions_that_do_not_fit(manifest, asked, message):
     with pytest.raises(UnsatisfiableError) as caught:
-        plan(model(version=manifest), framework=asked)
+        plan(model(version=manifest), framework=asked, environment="local")
     assert caught.value.message == message
 
 
 def test_the_versions_are_fields_of_the_error():
     with pytest.raises(UnsatisfiableError) as caught:
-        plan(model(version=">=2"))
+        plan(model(version=">=2"), environment="local")
     assert caught.value.fields == {"installed": "1.20.1", "needed": ">=2.0.0"}
-    assert "onnxruntime-gpu" in caught.value.hint
+    assert "--environment venv" in caught.value.hint
 
 
 def test_a_framework_that_is_not_installed_comes_with_the_way_to_get_it():
     with pytest.raises(UnsatisfiableError, match="tflite is not installed here") as caught:
-        plan(model("TFLite"))
+        plan(model("TFLite"), environment="local")
     assert caught.value.hint == "pip install 'x[tflite]'"
 
 
@@ -200,3 +200,37 @@ def test_an_untrusted_plan_is_sandboxed_and_has_every_limit():
 def test_half_of_the_memory_is_of_what_the_control_group_leaves():
     facts = Facts(example_system(memory_bytes=8000, memory_limit_bytes=1000), FRAMEWORKS, canonical, usable_cpus=8)
     assert plan(facts=facts, is_trusted=False).request.limits.memory_bytes == 500
+
+
+def test_unasked_a_framework_that_does_not_fit_gets_an_environment_of_its_own():
+    made = plan(model(version=">=1.17"), framework="ort@<1.20")
+    assert made.environment.kind == "venv"
+    assert made.environment.need.requirements[0] == "onnxruntime==1.17.3"
+    assert "numpy<2" in made.environment.need.requirements
+    assert made.framework.version == ">=1.17.0 <1.20.0"
+
+
+def test_a_framework_that_fits_stays_local_unless_asked_otherwise():
+    assert plan(model(version=">=1.17")).environment.kind == "local"
+    assert plan(model(version=">=1.17"), environment="venv").environment.kind == "venv"
+
+
+def test_requirements_of_the_manifest_are_installed_beside_the_framework():
+    made = plan(model(version=">=1.17").model_copy(update={"requirements": ("tinypackage>=2",)}))
+    assert made.environment.kind == "venv"
+    assert made.environment.need.requirements[-1] == "tinypackage>=2"
+
+
+def test_the_image_is_that_of_the_manifest_or_the_request():
+    images = {FACTS.system.architecture: {"cpu": "ours/ort:cpu", "gpu": "ours/ort:gpu"}}
+    manifest = model(version=">=1.17").model_copy(update={"container": images})
+    assert plan(manifest, environment="container").environment.image == "ours/ort:cpu"
+    assert plan(manifest, environment="container=mine:2").environment.image == "mine:2"
+    with pytest.raises(UnsatisfiableError, match="names no image"):
+        plan(model(version=">=1.17"), environment="container")
+
+
+def test_versions_without_a_known_stack():
+    with pytest.raises(UnsatisfiableError, match="no software stack is known for onnxruntime") as caught:
+        plan(model(version="<1"))
+    assert ">=1.20" in caught.value.hint

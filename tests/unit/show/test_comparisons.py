@@ -29,6 +29,9 @@ def left(text="0" * 20, latencies=((100.0,), (101.0,), (99.0,))):
     return Evidence(example_record(id=LEFT), latencies, answers(text))
 
 
+FLIPS = "\n".join([*(f"  {sample}: 0 (1.0000) -> 1 (1.0000)" for sample in range(3)), "  and 5 more"])
+
+
 def right(text="0" * 20, latencies=((100.0,), (101.0,), (99.0,)), **changes):
     return Evidence(example_record(id=RIGHT, **changes), latencies, answers(text))
 
@@ -50,7 +53,7 @@ def test_a_fair_comparison_is_named_after_its_factor():
         "  model: weights_digest: 9a129038d9a0 -> bbbbbbbbbbbb\n"
         "latency ratio 0.500 [0.480, 0.521]: faster\n"
         "top-1 -40.0 points [-58.4, -14.4] on 20 samples (McNemar p = 0.0078): a real difference\n"
-        "first answers that differ: 8 of 20"
+        "first answers that differ: 8 of 20\n" + FLIPS
     )
 
 
@@ -76,6 +79,7 @@ def test_an_unfair_comparison_says_so_before_any_number():
         "latency ratio 2.000 [1.955, 2.046]: slower",
         "top-1 -5.0 points [-17.0, +7.9] on 20 samples (McNemar p = 1): n is too small to call it a difference",
         "first answers that differ: 1 of 20",
+        "  0: 0 (1.0000) -> 1 (1.0000)",
     ]
 
 
@@ -150,7 +154,7 @@ def test_a_reproduction_that_differs():
         "  scenario: seed: 0 -> 1\n"
         "latency ratio 0.500 [0.480, 0.521]: faster\n"
         "top-1 -40.0 points [-58.4, -14.4] on 20 samples (McNemar p = 0.0078): a real difference\n"
-        "first answers that differ: 8 of 20"
+        "first answers that differ: 8 of 20\n" + FLIPS
     )
 
 
@@ -169,3 +173,21 @@ def test_whatever_was_measured_nothing_is_nan_and_no_single_launch_is_unlabelled
         assert not re.search(r"\b(nan|inf)\b", text)
         if len(a) == len(b) == 1:
             assert all("]" not in line or "within one launch" in line for line in text.splitlines() if "ratio" in line)
+
+
+def test_samples_that_differ_come_with_both_scores_and_how_far_apart_they_are():
+    def scored(sample, **scores):
+        classes = [ClassScore(index=i, label=name, score=score) for i, (name, score) in enumerate(scores.items())]
+        ranked = tuple(sorted(classes, key=lambda item: -item.score))
+        return Prediction(sample=sample, label=0, answer=Classes(classes=ranked))
+
+    same = scored("b", cat=0.9, dog=0.1)
+    ours = Evidence(example_record(id=LEFT), ((1.0,),), [scored("a", cat=0.6, dog=0.4), same])
+    theirs = Evidence(example_record(id=RIGHT), ((1.0,),), [scored("a", cat=0.45, dog=0.55), same])
+    comparison = compare(ours, theirs)
+    assert comparison.largest_difference == pytest.approx(0.15)
+    lines = format_comparison(comparison).splitlines()
+    assert lines[-2:] == [
+        "largest difference of a score: 0.15",
+        "  a: cat (0.6000) -> dog (0.5500), scores at most 0.15 apart",
+    ]

@@ -28,6 +28,7 @@ model      TinyNet 1.0.0  manifest ee69f2a0f208
 weights    9a129038d9a00aed0cf6a7ea059ca50a813449061ab87848cf1a13eafdf33b2c
 data set   TinySet 1.0.0 (64 samples)
 framework  onnxruntime 1.20.1
+runs in    local, CPython 3.11.7
 """
 MACHINE = "system     Example CPU 2000 @ 2.50GHz, 8 usable processors, 16.0 GiB, Linux 6.1.0\n"
 ACCURACY = """
