@@ -40,7 +40,7 @@ test-frameworks: $(VENV)/dev.stamp
 	ORT_DISABLE_TELEMETRY=1 REQUIRE=$(REQUIRE) $(BIN)/python -m pytest tests/frameworks -n $(JOBS) --dist loadscope
 
 # the portable layer and the unit tests under an emulated ARM processor; root, and half an hour the first time
-test-arm64:
+test-arm64: $(VENV)/base.stamp
 	sh tests/architectures/run.sh
 
 frameworks: $(VENV)/dev.stamp
