@@ -504,7 +504,9 @@ def _execution(first: dict[str, Any] | None, plan: EvaluationPlan) -> EffectiveE
         return None
     facts = first["execution"]
     names = ("threads", "provider", "device", "library", "optimization", "precision", "inputs", "outputs")
-    return EffectiveExecution(batch_size=plan.scenario.batch_size, **{name: facts[name] for name in names})
+    # a predictor of a third party may say less of itself than ours do
+    told = {name: facts[name] for name in names if name in facts}
+    return EffectiveExecution(batch_size=plan.scenario.batch_size, **told)
 
 
 def _now() -> str:

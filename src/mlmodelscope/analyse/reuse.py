@@ -16,7 +16,7 @@ __all__ = ["TOLD_BY_THE_RUN", "obstacles"]
 TOLD_BY_THE_RUN: dict[FactorGroup, frozenset[str]] = {
     FactorGroup.DATA: frozenset({"samples", "sample_ids"}),
     FactorGroup.PIPELINE: frozenset({"library *"}),
-    FactorGroup.FRAMEWORK: frozenset({"file", "input layers", "output layers"}),
+    FactorGroup.FRAMEWORK: frozenset({"file", "input layers", "library", "output layers"}),
     FactorGroup.PRECISION: frozenset({"precision"}),
     FactorGroup.EXECUTION: frozenset({"device", "optimization", "provider", "threads"}),
 }

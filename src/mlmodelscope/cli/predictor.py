@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import click
 
@@ -51,6 +52,8 @@ def serve(name: str, address: str, models: int, no_shared_memory: bool, is_json:
         ) from error
     # its framework is imported when a model is loaded, and reads them then
     os.environ.update(predictor.environment)
+    # a shell that starts us in the background has this signal ignored, and then nobody could end us with it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     server = start_server(Service(predictor, folder=None if no_shared_memory else FOLDER, most_models=models), address)
     try:
         if is_json:

@@ -33,11 +33,13 @@ class PipSettings:
 
 def load_pip_settings() -> PipSettings:
     """What `pip config list` of this interpreter says, with the `PIP_*` variables over it."""
-    return parse_pip_config(_configured(), settings.pip_variables())
+    variables = settings.pip_variables()
+    # what pip prints holds its variables too, and which files it reads depends on them
+    return parse_pip_config(_configured(tuple(sorted(variables.items()))), variables)
 
 
 @cache
-def _configured() -> str:
+def _configured(variables: tuple[tuple[str, str], ...]) -> str:  # noqa: ARG001 - they are the key of the cache
     programs = [[sys.executable, "-m", "pip"]]
     if (found := shutil.which("pip")) is not None:
         programs.append([found])

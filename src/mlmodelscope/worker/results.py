@@ -53,8 +53,8 @@ class _Execution(BaseModel):
     provider: str
     optimization: str
     precision: str
-    device: str
-    library: str
+    device: str = "cpu"
+    library: str = "unknown"
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
 
