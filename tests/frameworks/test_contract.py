@@ -83,6 +83,7 @@ class InItsEnvironment:
             samples=SAMPLES,
             expected=[[y, np.maximum(y, 0)] for y in sums],
             tolerance=1e-4,
+            profiled="fixed" if tested.profiles_fixed_only else "",
         )
 
     def tree_case(self, tmp_path):

@@ -1,8 +1,6 @@
 """TensorRT on a real GPU; and where there is none, the fault that says so."""
 
 import shutil
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,13 +8,15 @@ import pytest
 import networks
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.predictors.tensorrt import Predictor
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "frameworks" / "export"))
-from onnxfile import onnx_model
+from stacks import EXPORTERS
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path, monkeypatch):
+    # the folder of the exporters has an onnx.py, which must not stay before the package of that name
+    monkeypatch.syspath_prepend(str(EXPORTERS))
+    from onnxfile import onnx_model
+
     described, weights = networks.linear()
     (tmp_path / "linear.onnx").write_bytes(onnx_model(described, weights, None))
     return str(tmp_path / "linear.onnx")

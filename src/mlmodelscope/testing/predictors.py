@@ -42,7 +42,7 @@ class PredictorCase:
     `open_batch` is a model with two or more differing outputs and a batch dimension of any size; `fixed_batch` the same
     model with the batch size fixed to 1; `corrupt` a file that is no model. `samples` are two or more different lists
     of input arrays, each of batch size 1 and two or more dimensions; `expected` the outputs for each sample, all layers
-    in the model's own order.
+    in the model's own order. `profiled` is a model for the profile, where the framework cannot profile `open_batch`.
     """
 
     open_batch: str
@@ -51,6 +51,7 @@ class PredictorCase:
     samples: Sequence[Sequence[Array]]
     expected: Sequence[Sequence[Array]]
     tolerance: float = 1e-5
+    profiled: str = ""
 
 
 class LifecycleContract:
@@ -229,7 +230,7 @@ class ProfilesContract(LifecycleContract):
 
     @pytest.fixture
     def profiler(self, predictor: Predictor, case: PredictorCase) -> Profiles:
-        predictor.load(self.model(case.open_batch))
+        predictor.load(self.model(case.profiled or case.open_batch))
         assert isinstance(predictor, Profiles)
         return predictor
 
