@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Dict, List, Optional, Sequence, Tuple
 from mlmodelscope.predictors.caffefile import check_weights, read_network, read_weights
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -60,7 +61,7 @@ class Predictor(object):
         net = _open_net(caffe, model["graph_path"], model.get("weights_path"))
         inputs, outputs = list(net.inputs), list(net.outputs)
         chosen = select_layers("input", model.get("inputs") or [], inputs)
-        _check_all_fed(inputs, chosen)
+        check_all_fed(inputs, chosen)
         is_open = options.get("batch", "open") == "open"
         facts = [_fact(net, name, is_open) for name in (inputs[index] for index in chosen)]
         check_element_types(model.get("inputs") or [], facts)
@@ -235,18 +236,6 @@ def _select_outputs(net: Any, asked: Sequence[Dict[str, Any]], outputs: Sequence
             select_layers("output", [layer], outputs)
     known = list(outputs) + inner
     return [known[index] for index in select_layers("output", asked, known)] if asked else list(outputs)
-
-
-def _check_all_fed(inputs: Sequence[str], chosen: Sequence[int]) -> None:
-    left = [name for index, name in enumerate(inputs) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=list(inputs),
-            missing=left,
-        )
 
 
 def _fact(net: Any, name: str, is_open: bool) -> Dict[str, Any]:

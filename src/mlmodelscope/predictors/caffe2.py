@@ -17,6 +17,7 @@ from mlmodelscope.predictors.caffe2profile import Profile
 from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -32,6 +33,8 @@ __all__ = ["Predictor"]
 
 _CPU = 0
 _SHAPE_OPERATORS = 1000
+
+_ALL_FED = "list every input of the model; a weight that is missing is one that the init net does not make"
 
 
 class Predictor(object):
@@ -60,7 +63,7 @@ class Predictor(object):
         asked = model.get("inputs") or []
         names = _input_names(net, made, asked)
         chosen = select_layers("input", asked, names)
-        _check_all_fed(names, chosen)
+        check_all_fed(names, chosen, _ALL_FED)
         shapes = stated_shapes(self.name, options, names)
         facts = [
             {"name": name, "shape": shape, "element_type": element_type(fact.get("element_type") or "float32")}
@@ -150,15 +153,7 @@ class Predictor(object):
 
     def reveal(self, inputs: List[Any], names: Sequence[str]) -> List[Any]:
         known = self.layer_names()
-        for name in names:
-            if name not in known:
-                raise PredictorFault(
-                    "predictor_failed",
-                    f"the model has no layer {name!r}",
-                    hint=f"layers of the model: {', '.join(known)}",
-                    layer=name,
-                    known=known,
-                )
+        select_layers("inner", [{"layer_name": name} for name in names], known)
         self.predict(inputs)
         held = self._workspace.blobs
         return [held[name].fetch() for name in names]
@@ -264,18 +259,6 @@ def _input_names(net: Any, made: Sequence[str], asked: Sequence[Dict[str, Any]])
         return names
     named = [layer["layer_name"] for layer in asked if layer.get("layer_name") in external]
     return named or external[:1]
-
-
-def _check_all_fed(names: Sequence[str], chosen: Sequence[int]) -> None:
-    left = [name for index, name in enumerate(names) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model; a weight that is missing is one that the init net does not make",
-            expected=list(names),
-            missing=left,
-        )
 
 
 def _types_of(workspace: Any, names: Sequence[str]) -> Dict[str, int]:

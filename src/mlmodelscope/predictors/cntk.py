@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Dict, List, Sequence, Tuple
 from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -53,7 +54,7 @@ class Predictor(object):
         arguments = list(function.arguments)
         names = [_name(variable) for variable in arguments]
         chosen = select_layers("input", _renamed(model.get("inputs") or [], arguments), names)
-        _check_all_fed(names, chosen)
+        check_all_fed(names, chosen)
         inputs = [_fact(arguments[index]) for index in chosen]
         check_element_types(model.get("inputs") or [], inputs)
         outputs = _select_outputs(function, model.get("outputs") or [])
@@ -235,18 +236,6 @@ def _inner(function: Any) -> Dict[str, Any]:
         waiting.append((owner, True))
         waiting.extend((source.owner, False) for source in reversed(list(owner.inputs)) if source.is_output)
     return found
-
-
-def _check_all_fed(names: Sequence[str], chosen: Sequence[int]) -> None:
-    left = [name for index, name in enumerate(names) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=list(names),
-            missing=left,
-        )
 
 
 def _fact(variable: Any) -> Dict[str, Any]:

@@ -21,6 +21,7 @@ from mlmodelscope.predictors.jaxmodel import allow_x64, first_line, needs_x64, o
 from mlmodelscope.predictors.jaxprofile import Profile
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -68,7 +69,7 @@ class Predictor(object):
         opened = open_callable(jax, model, options) if "callable" in options else open_exported(jax, model)
         inputs, outputs = opened["inputs"], opened["outputs"]
         chosen = select_layers("input", model.get("inputs") or [], [fact["name"] for fact in inputs])
-        _check_all_fed(inputs, chosen)
+        check_all_fed([fact["name"] for fact in inputs], chosen)
         self._inputs = [inputs[index] for index in chosen]
         check_element_types(model.get("inputs") or [], self._inputs)
         picked = select_layers("output", model.get("outputs") or [], [fact["name"] for fact in outputs])
@@ -246,18 +247,6 @@ def _thread_name(thread: str) -> str:
             return file.read().strip()
     except OSError:
         return ""
-
-
-def _check_all_fed(inputs: Sequence[Dict[str, Any]], chosen: List[int]) -> None:
-    left = [fact["name"] for index, fact in enumerate(inputs) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=[fact["name"] for fact in inputs],
-            missing=left,
-        )
 
 
 def _precision(text: str, inputs: Sequence[Dict[str, Any]]) -> str:

@@ -15,6 +15,7 @@ from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.ncnnfile import ParamLayer, input_shape, param_precision, read_param
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -62,7 +63,7 @@ class Predictor(object):
         layers = _read(ncnn, path)
         inputs = [_input(layer, top) for layer in layers if layer.operator == "Input" for top in layer.tops]
         chosen = select_layers("input", model.get("inputs") or [], [fact["name"] for fact in inputs])
-        _check_all_fed([fact["name"] for fact in inputs], chosen)
+        check_all_fed([fact["name"] for fact in inputs], chosen)
         check_element_types(model.get("inputs") or [], [inputs[index] for index in chosen])
         ends = _unread(layers)
         picked = [ends[index] for index in select_layers("output", model.get("outputs") or [], ends)]
@@ -253,18 +254,6 @@ def _input(layer: ParamLayer, name: str) -> Dict[str, Any]:
 def _unread(layers: Sequence[ParamLayer]) -> List[str]:
     read = {blob for layer in layers for blob in layer.bottoms}
     return [top for layer in layers for top in layer.tops if top not in read]
-
-
-def _check_all_fed(names: Sequence[str], chosen: Sequence[int]) -> None:
-    left = [name for index, name in enumerate(names) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=list(names),
-            missing=left,
-        )
 
 
 def _unequal(values: Sequence[Any]) -> Optional[PredictorFault]:

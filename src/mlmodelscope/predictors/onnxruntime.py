@@ -20,6 +20,7 @@ from mlmodelscope.predictors.modelfile import (
 from mlmodelscope.predictors.onnxprofile import Profile
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -77,7 +78,7 @@ class Predictor(object):
         after = thread_ids()
         inputs, outputs = _layers(session.get_inputs()), _layers(session.get_outputs())
         chosen = select_layers("input", model.get("inputs") or [], [fact["name"] for fact in inputs])
-        _check_all_fed(session, chosen)
+        check_all_fed([fact["name"] for fact in inputs], chosen + _optional(session))
         self._inputs = [inputs[index] for index in chosen]
         check_element_types(model.get("inputs") or [], self._inputs)
         picked = [outputs[i] for i in select_layers("output", model.get("outputs") or [], [o["name"] for o in outputs])]
@@ -312,20 +313,9 @@ def _dtype(np: Any, name: str) -> Any:
         return None
 
 
-def _check_all_fed(session: Any, chosen: List[int]) -> None:
-    left = [
-        layer.name
-        for index, layer in enumerate(session.get_inputs())
-        if index not in chosen and not layer.type.startswith("optional")
-    ]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=[layer.name for layer in session.get_inputs()],
-            missing=left,
-        )
+def _optional(session: Any) -> List[int]:
+    """The inputs that need no tensor."""
+    return [index for index, layer in enumerate(session.get_inputs()) if layer.type.startswith("optional")]
 
 
 def _provider_in_force(session: Any) -> str:

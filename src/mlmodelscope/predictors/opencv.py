@@ -22,6 +22,7 @@ from mlmodelscope.predictors.opencvfile import (
 from mlmodelscope.predictors.opencvprofile import PREFIX, Profile
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -72,7 +73,7 @@ class Predictor(object):
         net = _open_net(cv2, self._files, self._is_optimised)
         chosen = select_layers("input", model.get("inputs") or [], [fact["name"] for fact in inputs])
         self._all_inputs = [fact["name"] for fact in inputs]
-        _check_all_fed(self._all_inputs, chosen)
+        check_all_fed(self._all_inputs, chosen)
         self._inputs = [inputs[index] for index in chosen]
         _check_takes(self._inputs)
         check_element_types(model.get("inputs") or [], self._inputs)
@@ -222,18 +223,6 @@ def _check_takes(inputs: Sequence[Layer]) -> None:
                 expected=list(_TAKES),
                 got=fact["element_type"],
             )
-
-
-def _check_all_fed(names: Sequence[str], chosen: Sequence[int]) -> None:
-    left = [name for index, name in enumerate(names) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=list(names),
-            missing=left,
-        )
 
 
 def _outputs(cv2: Any, net: Any, files: ModelFiles, inputs: Sequence[Layer], declared: Sequence[Layer]) -> List[Layer]:

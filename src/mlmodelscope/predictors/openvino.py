@@ -17,6 +17,7 @@ from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.openvinoprofile import Profile, inner_infer, kernel_facts
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -71,7 +72,7 @@ class Predictor(object):
         graph = _read(self._core, model["graph_path"], model.get("weights_path"))
         inputs, outputs = [_layer(port) for port in graph.inputs], [_layer(port) for port in graph.outputs]
         chosen = select_layers("input", model.get("inputs") or [], [fact["name"] for fact in inputs])
-        _check_all_fed([fact["name"] for fact in inputs], chosen)
+        check_all_fed([fact["name"] for fact in inputs], chosen)
         self._inputs = [inputs[index] for index in chosen]
         check_element_types(model.get("inputs") or [], self._inputs)
         picked = select_layers("output", model.get("outputs") or [], [fact["name"] for fact in outputs])
@@ -281,18 +282,6 @@ def _dtype(np: Any, name: str) -> Any:
         return None if name == "string" else np.dtype(name)
     except TypeError:
         return None
-
-
-def _check_all_fed(names: Sequence[str], chosen: Sequence[int]) -> None:
-    left = [name for index, name in enumerate(names) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=list(names),
-            missing=left,
-        )
 
 
 def _computing(graph: Any) -> Dict[str, Any]:

@@ -17,6 +17,7 @@ from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.paddlefile import Program, read_program
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -65,7 +66,7 @@ class Predictor(object):
         inputs = _in_order(program.inputs, predictor.get_input_names())
         outputs = _in_order(program.outputs, predictor.get_output_names())
         chosen = select_layers("input", model.get("inputs") or [], [fact["name"] for fact in inputs])
-        _check_all_fed(inputs, chosen)
+        check_all_fed([fact["name"] for fact in inputs], chosen)
         self._inputs = [inputs[index] for index in chosen]
         check_element_types(model.get("inputs") or [], self._inputs)
         picked = select_layers("output", model.get("outputs") or [], [fact["name"] for fact in outputs])
@@ -199,18 +200,6 @@ def _in_order(facts: Sequence[Dict[str, Any]], names: Sequence[str]) -> List[Dic
     """The facts of the file in the order of the predictor, which may know more names than the file says."""
     known = {fact["name"]: fact for fact in facts}
     return [known.get(name) or {"name": name, "shape": None, "element_type": "float32"} for name in names]
-
-
-def _check_all_fed(inputs: Sequence[Dict[str, Any]], chosen: List[int]) -> None:
-    left = [fact["name"] for index, fact in enumerate(inputs) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=[fact["name"] for fact in inputs],
-            missing=left,
-        )
 
 
 def _precision(program: Program) -> str:

@@ -40,6 +40,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
 __all__ = [
     "CODES",
     "PredictorFault",
+    "check_all_fed",
     "check_element_types",
     "check_options",
     "check_threads",
@@ -198,6 +199,23 @@ def _position(wanted: Any, names: Sequence[str]) -> Optional[int]:
 
 def _without_port(name: str) -> str:
     return name[:-2] if name.endswith(":0") else name
+
+
+def check_all_fed(
+    names: Sequence[str],
+    chosen: Sequence[int],
+    hint: str = "list every input of the model, in the order in which the tensors are given",
+) -> None:
+    """Refuses a choice that leaves an input of the model without a tensor."""
+    left = [name for index, name in enumerate(names) if index not in chosen]
+    if left:
+        raise PredictorFault(
+            "predictor_failed",
+            f"the model also needs input {', '.join(left)}",
+            hint=hint,
+            expected=list(names),
+            missing=left,
+        )
 
 
 def element_type(name: str) -> str:

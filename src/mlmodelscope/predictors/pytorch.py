@@ -15,6 +15,7 @@ from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tupl
 
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -70,7 +71,7 @@ class Predictor(object):
         asked = model.get("inputs") or []
         opened = open_model(torch, (model["graph_path"], model.get("weights_path")), asked, options, device)
         chosen = select_layers("input", asked, [fact["name"] for fact in opened.inputs])
-        _check_all_fed(opened, chosen)
+        check_all_fed([fact["name"] for fact in opened.inputs], chosen)
         self._inputs = [opened.inputs[index] for index in chosen]
         check_element_types(asked, self._inputs)
         names = [output[0] for output in opened.outputs]
@@ -201,15 +202,7 @@ class Predictor(object):
 
     def reveal(self, inputs: List[Any], names: Sequence[str]) -> List[Any]:
         known = self.layer_names()
-        for name in names:
-            if name not in known:
-                raise PredictorFault(
-                    "predictor_failed",
-                    f"the model has no layer {name!r}",
-                    hint=f"layers of the model: {', '.join(known)}",
-                    layer=name,
-                    known=known,
-                )
+        select_layers("inner", [{"layer_name": name} for name in names], known)
         self.predict(inputs)
         assert self._model is not None
         with self._inference(True):
@@ -337,15 +330,3 @@ def _precision(torch: Any, opened: Model, device: Any) -> str:
         return f"{weights} with automatic {torch.get_autocast_dtype(device.type)}".replace("torch.", "")
     products = torch.get_float32_matmul_precision()
     return weights if weights != "float32" or products == "highest" else f"float32 ({products} products)"
-
-
-def _check_all_fed(opened: Model, chosen: List[int]) -> None:
-    left = [fact["name"] for index, fact in enumerate(opened.inputs) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=[fact["name"] for fact in opened.inputs],
-            missing=left,
-        )

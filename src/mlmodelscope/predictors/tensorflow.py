@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Dict, List, Optional, Sequence, Tuple
 
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -113,7 +114,7 @@ class Predictor(object):
         facts = opened_model.inputs
         chosen = select_layers("input", asked_inputs, [fact["name"] for fact in facts])
         inputs = [facts[index] for index in chosen]
-        _check_all_fed(facts, chosen)
+        check_all_fed([fact["name"] for fact in facts], chosen)
         check_element_types(asked_inputs, inputs)
         _add_inner_outputs(opened_model, asked_outputs)
         results = opened_model.outputs
@@ -258,18 +259,6 @@ def _dtype(np: Any, name: str) -> Any:
         return None if name == "string" else np.dtype(name)
     except TypeError:
         return None
-
-
-def _check_all_fed(facts: Sequence[Dict[str, Any]], chosen: Sequence[int]) -> None:
-    left = [fact["name"] for index, fact in enumerate(facts) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=[fact["name"] for fact in facts],
-            missing=left,
-        )
 
 
 def _add_inner_outputs(model: Any, asked: Sequence[Dict[str, Any]]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Dict, List, Optional, Sequence, Tuple
 from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -67,7 +68,7 @@ class Predictor(object):
             trt, engine, [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.OUTPUT]
         )
         chosen = select_layers("input", model.get("inputs") or [], [fact["name"] for fact in inputs])
-        _check_all_fed(inputs, chosen)
+        check_all_fed([fact["name"] for fact in inputs], chosen)
         self._inputs = [inputs[index] for index in chosen]
         check_element_types(model.get("inputs") or [], self._inputs)
         picked = select_layers("output", model.get("outputs") or [], [fact["name"] for fact in outputs])
@@ -231,15 +232,3 @@ def _facts(trt: Any, engine: Any, names: Sequence[str]) -> List[Dict[str, Any]]:
         }
         for name in names
     ]
-
-
-def _check_all_fed(inputs: Sequence[Dict[str, Any]], chosen: List[int]) -> None:
-    left = [fact["name"] for index, fact in enumerate(inputs) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=[fact["name"] for fact in inputs],
-            missing=left,
-        )

@@ -13,6 +13,7 @@ from mlmodelscope.predictors.litertprofile import CompiledProfile, add_nodes
 from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.port import (
     PredictorFault,
+    check_all_fed,
     check_element_types,
     check_options,
     check_threads,
@@ -60,7 +61,7 @@ class Predictor(object):
         chosen = select_layers("input", model.get("inputs") or [], [detail["name"] for detail in details])
         self._details = [details[index] for index in chosen]
         self._inputs = [_layer(detail) for detail in self._details]
-        _check_all_fed(details, chosen)
+        check_all_fed([detail["name"] for detail in details], chosen)
         check_element_types(model.get("inputs") or [], self._inputs)
         picked = select_layers("output", model.get("outputs") or [], [result["name"] for result in results])
         operators = _operators(interpreter)
@@ -307,18 +308,6 @@ def _layer(detail: Dict[str, Any]) -> Dict[str, Any]:
 def _type_name(detail: Dict[str, Any]) -> str:
     name = detail["dtype"].__name__.rstrip("_")
     return "string" if name == "bytes" else element_type(name)
-
-
-def _check_all_fed(details: Sequence[Dict[str, Any]], chosen: List[int]) -> None:
-    left = [detail["name"] for index, detail in enumerate(details) if index not in chosen]
-    if left:
-        raise PredictorFault(
-            "predictor_failed",
-            f"the model also needs input {', '.join(left)}",
-            hint="list every input of the model, in the order in which the tensors are given",
-            expected=[detail["name"] for detail in details],
-            missing=left,
-        )
 
 
 def _operators(interpreter: Any) -> List[Dict[str, Any]]:
