@@ -32,11 +32,11 @@ from mlmodelscope.resolve.stacks import need_of
 from mlmodelscope.worker.foreign import ForeignPredictor, open_foreign
 from mlmodelscope.worker.job import FrameworkHost
 from mlmodelscope.worker.shim import inference_loop
+from remote import median_of
 
 HOME = Path(__file__).resolve().parents[1] / ".cache" / "bench-home"
 TESTS = Path(__file__).resolve().parents[1] / "tests" / "integration"
 QUERIES = 12
-CALLS = 40
 MANIFEST = """
 name: Slow
 version: 1.0.0
@@ -208,18 +208,6 @@ def plain_grpc(folder: Path, tensor: np.ndarray) -> Callable[[], object]:
         return np.frombuffer(answer.data, answer.element_type).reshape(answer.shape)
 
     return call
-
-
-def median_of(call: Callable[[], object]) -> Block:
-    def block() -> float:
-        times = []
-        for _ in range(CALLS):
-            began = time.perf_counter_ns()
-            call()
-            times.append(time.perf_counter_ns() - began)
-        return statistics.median(times) / 1e9
-
-    return block
 
 
 def claims() -> list[Claim | Absolute | Skipped]:

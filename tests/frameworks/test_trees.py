@@ -1,4 +1,4 @@
-"""What only trees have, for XGBoost: outputs by name, missing features, both formats, and the same trees in ONNX."""
+"""What only trees have: outputs by name, missing features, pickles refused, and the same trees in ONNX."""
 
 import json
 import subprocess
@@ -14,43 +14,54 @@ from stacks import EXPORTERS, TESTED, exported
 
 pytestmark = pytest.mark.needs("registry", "pythons")
 
+LEAVES = {"lightgbm": "int32", "xgboost": "float32"}
+
+
+@pytest.fixture(scope="module", params=[one for one in TESTED if not one.has_network], ids=lambda one: one.id)
+def tested(request):
+    return request.param
+
 
 @pytest.fixture(scope="module")
-def folder():
-    tested = next(one for one in TESTED if one.framework == "xgboost")
-    return Path(exported(tested, None)["graph_path"]).parent
+def graph(tested):
+    return Path(exported(tested, None)["graph_path"])
 
 
 @pytest.fixture(scope="module")
-def predictor():
-    with opened("xgboost") as found:
+def folder(graph):
+    return graph.parent
+
+
+@pytest.fixture(scope="module")
+def predictor(tested):
+    with opened(tested.framework) as found:
         yield found
 
 
-def model(folder, name="model.ubj", **changes):
+def model(folder, name, **changes):
     return {"graph_path": str(folder / name), "weights_path": None, "threads": 1, "options": {}, **changes}
 
 
-def test_leaves_are_an_output_of_their_own(predictor, folder):
-    facts = predictor.load(model(folder, options={"output": "leaf"}))
-    assert facts["outputs"] == [{"name": "leaf", "shape": [None, 24], "element_type": "float32"}]
+def test_leaves_are_an_output_of_their_own(predictor, tested, graph, folder):
+    facts = predictor.load(model(folder, graph.name, options={"output": "leaf"}))
+    assert facts["outputs"] == [{"name": "leaf", "shape": [None, 24], "element_type": LEAVES[tested.framework]}]
     rows = np.load(folder / "answers.npz")["inputs"]
     assert predictor.predict([rows])[0].shape == (len(rows), 24)
 
 
-def test_a_classifier_has_probabilities_and_no_prediction(predictor, folder):
+def test_a_classifier_has_probabilities_and_no_prediction(predictor, graph, folder):
     with pytest.raises(PredictorFault) as caught:
-        predictor.load(model(folder, options={"output": "prediction"}))
+        predictor.load(model(folder, graph.name, options={"output": "prediction"}))
     assert caught.value.fields["expected"] == ["probability", "margin", "leaf"]
 
 
-def test_missing_features_go_where_the_tree_sends_them(predictor, folder, monkeypatch):
+def test_missing_features_go_where_the_tree_sends_them(predictor, graph, folder, monkeypatch):
     monkeypatch.syspath_prepend(str(EXPORTERS))
     import trees
 
     rows = np.load(folder / "answers.npz")["inputs"][:8].copy()
     rows[0, 3] = rows[1] = rows[2, ::2] = np.nan
-    predictor.load(model(folder, outputs=[{"layer_name": "margin"}]))
+    predictor.load(model(folder, graph.name, outputs=[{"layer_name": "margin"}]))
     walked = trees.margins(json.loads((folder / "trees.json").read_text()), rows)
     np.testing.assert_allclose(predictor.predict([rows])[0], walked, atol=1e-6)
 
@@ -63,16 +74,18 @@ def test_onnxruntime_gives_the_same_answers_for_the_same_trees(folder, tmp_path)
     assert max(json.loads(done.stdout).values()) < 1e-6
 
 
-def test_a_pickle_is_refused(predictor, folder, tmp_path):
-    path = tmp_path / "model.ubj"
+def test_a_pickle_is_refused(predictor, graph, tmp_path):
+    path = tmp_path / graph.name
     path.write_bytes(b"\x80\x04\x95\x00\x00.")
     with pytest.raises(PredictorFault) as caught:
-        predictor.load(model(tmp_path))
+        predictor.load(model(tmp_path, graph.name))
     assert caught.value.code == "model_format"
     assert "pickle" in str(caught.value.hint)
 
 
-def test_both_formats_give_the_same_answers(predictor, folder):
+def test_both_formats_give_the_same_answers(predictor, tested, folder):
+    if tested.framework != "xgboost":
+        pytest.skip("LightGBM has one format")
     rows = np.load(folder / "answers.npz")["inputs"]
     answers = []
     for name in ("model.ubj", "model.json"):
