@@ -11,6 +11,7 @@ answer with the same numbers, or nothing is measured.
 import contextlib
 import gc
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -326,13 +327,12 @@ class Sides(object):
         gc.collect()
         gc.disable()
         with _around(self._name):
-            while len(times) < count:
-                for value in values:
-                    begin = clock()
-                    call(value)
-                    times.append(clock() - begin)
+            for value in itertools.islice(itertools.cycle(values), count):
+                begin = clock()
+                call(value)
+                times.append(clock() - begin)
         gc.enable()
-        return _median(times[:count])
+        return _median(times)
 
 
 def _is_same(one: Any, other: Any) -> bool:

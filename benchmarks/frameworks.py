@@ -28,7 +28,6 @@ from networks import linear, write_network  # noqa: E402
 from stacks import HOME, TESTED, Tested, environment_of, exported, portable, variables_of  # noqa: E402
 from table import entry_point, laid, prepare  # noqa: E402
 
-SECONDS = 20.0
 RATIO, MICROSECONDS = 1.02, 5.0
 THREADS = 1
 SAMPLES = 8
@@ -104,10 +103,10 @@ class Pair:
             self._folder.cleanup()
 
     def ratio(self, name: str, limit: float = RATIO) -> Claim:
-        return Claim(name, limit, self.block("ours"), self.block("theirs"), SECONDS)
+        return Claim(name, limit, self.block("ours"), self.block("theirs"))
 
     def added(self, name: str) -> Added:
-        return Added(name, MICROSECONDS, self.block("ours", 1000), self.block("theirs", 1000), SECONDS)
+        return Added(name, MICROSECONDS, self.block("ours", 1000), self.block("theirs", 1000))
 
 
 @cache

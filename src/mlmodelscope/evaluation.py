@@ -30,20 +30,15 @@ from mlmodelscope.core.errors import (
 )
 from mlmodelscope.core.events import EvaluationEvent
 from mlmodelscope.core.ids import id_hex, new_id
-from mlmodelscope.core.needs import model_assets
 from mlmodelscope.core.plugins import predictors
 from mlmodelscope.core.predictor import Reveals
 from mlmodelscope.core.record import (
     Accuracy,
     Artifact,
-    DatasetFacts,
-    EffectiveExecution,
     Failure,
     LaunchFacts,
-    ModelFacts,
     Performance,
     Record,
-    Software,
     Stage,
     TraceFacts,
 )
@@ -51,15 +46,12 @@ from mlmodelscope.core.request import EvaluationPlan, Offline
 from mlmodelscope.core.settings import sandbox_environment, worker_environment
 from mlmodelscope.core.span import TraceLevel
 from mlmodelscope.core.store import Store
-from mlmodelscope.core.system import SystemFacts
 from mlmodelscope.evidence import LATENCIES, PREDICTIONS, TRACE
 from mlmodelscope.hosting import Host, Preparation, prepare_host
-from mlmodelscope.manifest import step_facts
-from mlmodelscope.measure.software import read_software
-from mlmodelscope.measure.system import read_system
 from mlmodelscope.provision import Assets, Progress
 from mlmodelscope.provision.durable import storage_error
 from mlmodelscope.provisioning import PlannedFiles
+from mlmodelscope.recording import Outcome, launch_facts, make_record
 from mlmodelscope.trace.file import LIMIT_BYTES, decode_trace
 from mlmodelscope.worker.folder import RunFolder
 from mlmodelscope.worker.job import FrameworkHost, Job, asset_key
@@ -300,7 +292,7 @@ class _Run:
             if self._failure is not None:
                 # on a full disk this makes the room in which the failure is told
                 self.clean()
-            self._record = self._context.store().add(self._make_record(performance, accuracy, artifacts))
+            self._record = self._context.store().add(make_record(self._outcome(performance, accuracy, artifacts)))
         return self._record
 
     def layer_names(self) -> list[str]:
@@ -344,7 +336,7 @@ class _Run:
     def _summarise(self) -> tuple[Performance | None, Accuracy | None, tuple[Artifact, ...]]:
         import numpy as np
 
-        facts = self._launch_facts()
+        facts = launch_facts(self._results)
         artifacts: list[Artifact] = []
         performance, accuracy = None, None
         if self._plan.request.measure != "accuracy":
@@ -368,97 +360,22 @@ class _Run:
     def _put(self, data: bytes, name: str, media_type: str) -> Artifact:
         return self._context.store().put_artifact(data, name, media_type)
 
-    def _launch_facts(self) -> tuple[LaunchFacts, ...]:
-        return tuple(LaunchFacts.model_validate(result["launch"]) for result in self._results)
-
-    def _make_record(
+    def _outcome(
         self, performance: Performance | None, accuracy: Accuracy | None, artifacts: tuple[Artifact, ...]
-    ) -> Record:
-        plan = self._plan
-        first = self._results[0] if self._results else None
-        return Record(
+    ) -> Outcome:
+        return Outcome(
             id=self._id,
-            status="failed" if self._failure else "succeeded",
             created_at=self._created_at,
             finished_at=_now(),
-            request=plan.request,
-            model=self._model_facts(),
-            dataset=self._dataset_facts(first),
-            software=self._software(first),
-            # in the sandbox the worker does not see the machine as it is
-            system=SystemFacts.model_validate(first["system"]) if first and plan.is_trusted else read_system(),
-            scenario=plan.scenario,
-            limits=plan.request.limits,
-            seed=plan.request.seed,
-            execution=_execution(first, plan),
-            launches=self._launch_facts(),
+            plan=self._plan,
+            files=self._files,
+            results=tuple(self._results),
+            failure=self._failure,
             performance=performance,
             accuracy=accuracy,
             trace=self._trace,
             artifacts=artifacts + ((self._traced,) if self._traced else ()),
-            failure=self._failure,
-            is_trusted=plan.is_trusted,
-            warnings=self._warnings(),
-        )
-
-    def _software(self, first: dict[str, Any] | None) -> Software:
-        if first is None:
-            return self._planned_software()
-        # where it ran is our word, not the worker's
-        return Software.model_validate(first["software"]).model_copy(update={"environment": self._plan.environment})
-
-    def _planned_software(self) -> Software:
-        """What would have run, for a record whose worker did not live to say it: `local` is this very interpreter."""
-        plan = self._plan
-        ours = read_software(
-            framework=plan.framework.name,
-            framework_version=plan.framework.version,
-            distribution=plan.framework.distribution,
-            environment=plan.environment,
-        )
-        if plan.environment.kind == "local":
-            return ours
-        stack = plan.environment.stack
-        packages = {package.name: package.version for package in stack.packages} if stack else {}
-        elsewhere = {"packages": packages, "pipeline_packages": ours.packages}
-        return ours.model_copy(update=elsewhere | {"python": stack.python if stack else "unknown"})
-
-    def _model_facts(self) -> ModelFacts:
-        model = self._plan.model
-        weights = [item.sha256 for item in self._files.model if item.role in ("graph", "weights")]
-        return ModelFacts(
-            name=model.name,
-            version=model.version,
-            task=model.task,
-            license=model.license,
-            manifest=self._plan.model_manifest,
-            steps=step_facts(model),
-            weights_digest="+".join(weights) or None,
-            assets=tuple(self._files.model),
-        )
-
-    def _dataset_facts(self, first: dict[str, Any] | None) -> DatasetFacts | None:
-        dataset = self._plan.dataset
-        return DatasetFacts(
-            name=dataset.name if dataset else "inputs",
-            version=dataset.version if dataset else "",
-            split=dataset.split if dataset else "",
-            manifest=self._plan.dataset_manifest,
-            sample_count=first["sample_count"] if first else 0,
-            sample_ids_digest=first["sample_ids_digest"] if first else "",
-            performance_set=tuple(first["performance_set"]) if first else (),
-            assets=tuple(self._files.dataset),
-        )
-
-    def _warnings(self) -> tuple[str, ...]:
-        assets = dict(model_assets(self._plan.model))
-        unchecked = [role for role, asset in assets.items() if asset.checksum is None]
-        boxes = any(step.step == "boxes" for output in self._plan.model.outputs for step in output.steps)
-        unscored = boxes and self._plan.request.measure != "performance"
-        return (
-            *(f"the manifest gives no checksum for its {role}" for role in unchecked),
-            *(["boxes are stored as predictions, without accuracy: detection is not scored"] if unscored else []),
-            *self._notes,
+            notes=tuple(self._notes),
         )
 
     @contextmanager
@@ -497,16 +414,6 @@ def _host_error(error: OSError, folder: Path) -> HostError:
         return storage_error(error, folder)
     name = f" ({error.filename})" if error.filename else ""
     return HostError(f"{error.strerror or error}{name}")
-
-
-def _execution(first: dict[str, Any] | None, plan: EvaluationPlan) -> EffectiveExecution | None:
-    if first is None:
-        return None
-    facts = first["execution"]
-    names = ("threads", "provider", "device", "library", "optimization", "precision", "inputs", "outputs")
-    # a predictor of a third party may say less of itself than ours do
-    told = {name: facts[name] for name in names if name in facts}
-    return EffectiveExecution(batch_size=plan.scenario.batch_size, **told)
 
 
 def _now() -> str:

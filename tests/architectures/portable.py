@@ -121,8 +121,9 @@ class TestOnnxruntime(BehindTheShim, PredictorContract, ProfilesContract, Reveal
             "large_bytes": sum(array.nbytes for array in LARGE[1].values()),
             "samples": str(tmp_path / "samples.npz"),
         }
-        (tmp_path / "case.json").write_text(json.dumps(described))
-        variables = framework_variables(1, predictors().get(self.framework).environment)
+        threads = 2 if check == "as_many_threads_as_asked" else 1
+        (tmp_path / "case.json").write_text(json.dumps({**described, "threads": threads}))
+        variables = framework_variables(threads, predictors().get(self.framework).environment)
         done = subprocess.run(
             [sys.executable, "-I", "-c", INSIDE, portable, str(tmp_path / "case.json"), check],
             env={**child_environment(), **variables, "MALLOC_MMAP_THRESHOLD_": "1000000"},

@@ -139,10 +139,11 @@ class InItsEnvironment:
             "large_bytes": sum(array.nbytes for array in large[1].values()),
             "samples": str(tmp_path / "samples.npz"),
         }
-        (tmp_path / "case.json").write_text(json.dumps(described))
+        threads = 2 if check == "as_many_threads_as_asked" else 1
+        (tmp_path / "case.json").write_text(json.dumps({**described, "threads": threads}))
         done = subprocess.run(
             [built.python, "-I", "-c", _INSIDE, str(portable()), str(tmp_path / "case.json"), check],
-            env={**variables_of(tested.framework, built), "MALLOC_MMAP_THRESHOLD_": "1000000"},
+            env={**variables_of(tested.framework, built, threads), "MALLOC_MMAP_THRESHOLD_": "1000000"},
             capture_output=True,
             text=True,
             timeout=300,

@@ -10,7 +10,7 @@ import pytest
 
 from mlmodelscope.predictors.port import PredictorFault
 from opening import opened
-from stacks import EXPORTERS, TESTED, exported
+from stacks import EXPORTERS, TESTED, environment_of, exported, variables_of
 
 pytestmark = pytest.mark.needs("registry", "pythons")
 
@@ -92,3 +92,59 @@ def test_both_formats_give_the_same_answers(predictor, tested, folder):
         predictor.load(model(folder, name))
         answers.append(predictor.predict([rows])[0])
     np.testing.assert_array_equal(*answers)
+
+
+# written by XGBoost itself, beside which it also says what it predicts
+_TRAINED = """
+import sys
+import numpy as np
+import xgboost
+rows = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+labels = (rows[:, 0] > 0).astype(int) + (rows[:, 1] > 0)
+targets = np.stack([rows[:, 0], rows[:, 1] * 2], 1)
+several = {"objective": "multi:softprob", "num_class": 3, "num_parallel_tree": 2}
+kinds = {
+    "parallel": (several, labels),
+    "dart": ({**several, "booster": "dart"}, labels),
+    "vectors": ({"objective": "reg:squarederror", "multi_strategy": "multi_output_tree"}, targets),
+    "linear": ({"objective": "multi:softprob", "num_class": 3, "booster": "gblinear"}, labels),
+}
+for name, (settings, wanted) in kinds.items():
+    booster = xgboost.train({"nthread": 1, **settings}, xgboost.DMatrix(rows, wanted), 3)
+    booster.save_model(f"{sys.argv[1]}/{name}.ubj")
+    leaves = booster.predict(xgboost.DMatrix(rows), pred_leaf=True) if name != "linear" else rows
+    margin = booster.predict(xgboost.DMatrix(rows), output_margin=True)
+    np.savez(f"{sys.argv[1]}/{name}.npz", rows=rows, leaves=leaves, margin=margin)
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    (version,) = [one.version for one in TESTED if one.framework == "xgboost"]
+    built = environment_of("xgboost", version)
+    command = [built.python, "-I", "-c", _TRAINED, str(folder)]
+    done = subprocess.run(command, env=variables_of("xgboost", built), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize(("kind", "trees"), [("parallel", 18), ("dart", 18), ("vectors", 3)])
+def test_xgboost_knows_how_many_trees_have_leaves(trained, kind, trees):
+    said = np.load(trained / f"{kind}.npz")
+    with opened("xgboost") as predictor:
+        facts = predictor.load(model(trained, f"{kind}.ubj", options={"output": "leaf"}))
+        assert facts["outputs"][0]["shape"] == [None, trees]
+        np.testing.assert_array_equal(predictor.predict([said["rows"]])[0], said["leaves"])
+        predictor.load(model(trained, f"{kind}.ubj", options={"output": "margin"}))
+        np.testing.assert_allclose(predictor.predict([said["rows"]])[0], said["margin"], rtol=1e-6)
+
+
+def test_a_linear_model_has_no_leaves(trained):
+    said = np.load(trained / "linear.npz")
+    with opened("xgboost") as predictor:
+        with pytest.raises(PredictorFault) as caught:
+            predictor.load(model(trained, "linear.ubj", options={"output": "leaf"}))
+        assert caught.value.fields["expected"] == ["probability", "margin"]
+        predictor.load(model(trained, "linear.ubj", options={"output": "margin"}))
+        np.testing.assert_allclose(predictor.predict([said["rows"]])[0], said["margin"], rtol=1e-6)

@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -323,6 +325,7 @@ class TestNetwork:
 CHILD = """
 import os, signal, sys
 from pathlib import Path
+from typing import Any
 from mlmodelscope.core.stack import StackNeed
 from mlmodelscope.provision.environments import Environments, building, store, with_uv
 
@@ -519,3 +522,45 @@ class TestCommands:
         assert environments.package_cache().shared_bytes == 0
         (built,) = environments.list()
         assert ask(environments.find(built.id), "import frame; print(frame.__version__)") == "1.0"
+
+    def test_storage_counts_every_file_once_and_frees_what_nobody_uses(
+        self, environments, shelf, tmp_path, run, capsys
+    ):
+        from mlmodelscope.cli.main import _run
+
+        def storage(*arguments: str) -> Any:
+            assert _run(["storage", *arguments, "--json"]) == 0
+            return json.loads(capsys.readouterr().out)
+
+        def kinds() -> dict[str, tuple[int, int]]:
+            return {item["kind"]: (item["count"], item["size_bytes"]) for item in storage("show")["kinds"]}
+
+        home = tmp_path / "home"
+        shelf.add("lonely", "1.0")
+        used, lonely = environments.make(need("frame")), environments.make(need("lonely"))
+        facts = {one.digest: one for one in environments.list()}
+        found = kinds()
+        assert found["environments"] == (2, sum(one.own_bytes for one in facts.values()))
+        cached = {
+            f.stat().st_ino: f.stat().st_size for n in ("uv", "bytecode") for f in files_below(home / "cache" / n)
+        }
+        assert found["packages"] == (1, sum(cached.values()))
+        for built in (used, lonely):
+            mark = home / "environments" / built.digest[:16] / "used"
+            os.utime(mark, (mark.stat().st_atime, time.time() - 2 * 86_400))
+        assert storage("prune")["removed"] == []
+        with environments.in_use(used.digest):
+            removed = storage("prune", "--kind", "environments", "--older-than", "1d")["removed"]
+        assert [item["name"] for item in removed] == [f"{lonely.digest[:16]} (lonely)"]
+        assert [one.digest for one in environments.list()] == [used.digest]
+        assert storage("prune", "--kind", "packages", "--older-than", "1d")["removed"] == []
+        old = time.time() - 2 * 86_400
+        os.utime(home / "cache" / "uv", (old, old))
+        os.utime(home / "environments" / used.digest[:16] / "used", (old, old))
+        (item,) = storage("prune", "--kind", "packages", "--older-than", "1d")["removed"]
+        assert item["kind"] == "packages"
+        assert ask(environments.find(used.digest), "import frame; print(frame.__version__)") == "1.0"
+
+
+def files_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]

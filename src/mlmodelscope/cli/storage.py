@@ -19,7 +19,9 @@ _MEANINGS = {
     "assets": "files of models and data sets",
     "archives": "packages that assets were taken from",
     "converted": "made from assets by converters; made again where missing",
-    "prepared": "samples made ready; made again where missing",
+    "prepared": "samples and our own files made ready; made again where missing",
+    "environments": "what frameworks run in; made again where missing",
+    "packages": "what environments are made of, and share; fetched again where missing",
     "unfinished": "downloads and files that broke off",
     "runs": "folders of evaluations, under way or abandoned",
 }

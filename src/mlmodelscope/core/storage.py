@@ -23,9 +23,20 @@ __all__ = [
 
 # database and artifacts: the history itself; orphans: artifacts that no record names; assets: originals that were
 # fetched; archives: the packages they were taken from; converted and prepared: made from assets, and made again where
-# they are missing; unfinished and runs: what processes that died have left
+# they are missing; environments and packages: what frameworks run in, made and fetched again where missing;
+# unfinished and runs: what processes that died have left
 StorageKind = Literal[
-    "database", "artifacts", "orphans", "assets", "archives", "converted", "prepared", "unfinished", "runs"
+    "database",
+    "artifacts",
+    "orphans",
+    "assets",
+    "archives",
+    "converted",
+    "prepared",
+    "environments",
+    "packages",
+    "unfinished",
+    "runs",
 ]
 STORAGE_KINDS: tuple[StorageKind, ...] = get_args(StorageKind)
 # what no record needs, neither to be shown nor to be repeated

@@ -11,21 +11,27 @@ from mlmodelscope.core.storage import PRUNED, StorageItem, StorageKind, choose_i
 from mlmodelscope.core.store import Store, Upkeep
 from mlmodelscope.provision import Assets
 from mlmodelscope.provision.durable import remove
+from mlmodelscope.provision.environments.upkeep import discard_environments, environment_items
 from mlmodelscope.provision.upkeep import discard, folder_item, storage_items
 from mlmodelscope.worker.folder import remove_abandoned
 
 __all__ = ["list_storage", "prune_storage"]
+
+# folders beside the prepared samples that belong to the packages
+_PACKAGES = ("uv", "bytecode")
 
 
 def list_storage(home: Path, store: Store, assets: Assets, *, asks_records: bool = False) -> list[StorageItem]:
     """Everything under `home`, piece by piece. `asks_records`: also which assets records name, by reading all."""
     upkeep = _upkeep(store)
     needed = upkeep.named_digests() if asks_records else None
-    folders: tuple[tuple[StorageKind, str], ...] = (("prepared", "cache"), ("runs", "runs"))
-    found = [folder_item(kind, path) for kind, name in folders for path in sorted((home / name).glob("*"))]
+    folders: tuple[tuple[StorageKind, str], ...] = (("prepared", "cache"), ("prepared", "portable"), ("runs", "runs"))
+    paths = [(kind, path) for kind, name in folders for path in sorted((home / name).glob("*"))]
+    found = [folder_item(kind, path) for kind, path in paths if path not in (home / "cache" / n for n in _PACKAGES)]
     return [
         *upkeep.storage(),
         *storage_items(assets.cache, needed),
+        *environment_items(home),
         *(item for item in found if item is not None),
     ]
 
@@ -61,9 +67,11 @@ def prune_storage(
     own = [item for item, is_store in zip(chosen, is_stores, strict=True) if is_store]
     others = [item for item, is_store in zip(chosen, is_stores, strict=True) if not is_store]
     folders = [item for item in others if item.kind in ("prepared", "runs")]
+    frameworks = [item for item in others if item.kind in ("environments", "packages")]
     return [
         *(_upkeep(store).discard(own) if own else []),
-        *discard(assets.cache, [item for item in others if item not in folders]),
+        *discard(assets.cache, [item for item in others if item not in folders and item not in frameworks]),
+        *discard_environments(home, frameworks),
         *(item for item in folders if _removed(item)),
     ]
 

@@ -53,7 +53,7 @@ class Predictor(object):
         booster = _open(xgboost, path, threads)
         config = json.loads(booster.save_config())["learner"]
         features = int(booster.num_features())
-        outputs = _outputs(config, booster, options.get("output"))
+        outputs = _outputs(config, options.get("output"))
         inputs = [{"name": "features", "shape": [None, features], "element_type": "float32"}]
         select_layers("input", model.get("inputs") or [], ["features"])
         check_element_types(model.get("inputs") or [], inputs)
@@ -208,13 +208,20 @@ def _reason(lines: Sequence[str]) -> str:
     return lines[0].rpartition("]")[2].rpartition(": Check failed: ")[2].strip() if lines else "unknown"
 
 
-def _outputs(config: Dict[str, Any], booster: Any, only: Optional[str]) -> List[Dict[str, Any]]:
+def _trees(config: Dict[str, Any]) -> int:
+    """None in a linear model. A round has several trees where there are classes, targets or parallel trees."""
+    booster = config["gradient_booster"]
+    kept = booster.get("gbtree", booster)  # dart keeps its trees one level deeper
+    return int(kept.get("gbtree_model_param", {}).get("num_trees", 0))
+
+
+def _outputs(config: Dict[str, Any], only: Optional[str]) -> List[Dict[str, Any]]:
     objective = str(config["objective"]["name"])
     value = "probability" if objective in _WITH_PROBABILITIES else "prediction"
     parameters = config["learner_model_param"]
     width = max(1, int(parameters.get("num_class", 0)), int(parameters.get("num_target", 1)))
     shape: List[Optional[int]] = [None] if width == 1 else [None, width]
-    trees = int(booster.num_boosted_rounds()) * width
+    trees = _trees(config)
     known: List[Dict[str, Any]] = [
         # softmax alone answers with the likeliest class
         {"name": value, "shape": [None] if objective == "multi:softmax" else shape, "element_type": "float32"},
@@ -222,15 +229,16 @@ def _outputs(config: Dict[str, Any], booster: Any, only: Optional[str]) -> List[
     ]
     if only is None:
         return known
-    leaf = {"name": "leaf", "shape": [None, trees], "element_type": "float32"}
-    found = [fact for fact in known + [leaf] if fact["name"] == only]
+    if trees:
+        known.append({"name": "leaf", "shape": [None, trees], "element_type": "float32"})
+    found = [fact for fact in known if fact["name"] == only]
     if not found:
         raise PredictorFault(
             "predictor_failed",
             f"xgboost: a model with objective {objective} has no output {only!r}",
-            hint=f"output is one of: {value}, margin, leaf",
+            hint="output is one of: " + ", ".join(fact["name"] for fact in known),
             option="output",
-            expected=[value, "margin", "leaf"],
+            expected=[fact["name"] for fact in known],
             got=only,
         )
     return found

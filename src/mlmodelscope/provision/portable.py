@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from mlmodelscope.provision.durable import storage_error
@@ -36,6 +37,9 @@ def portable_folder(home: Path) -> Path:
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     folder = home / "portable" / digest.hexdigest()[:16]
     if folder.is_dir():
+        # its age says how long nobody has used it; a home that cannot be written still serves
+        with suppress(OSError):
+            os.utime(folder)
         return folder
     made = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:

@@ -5,7 +5,7 @@ would hide is looked at here, inside the framework's own environment: `python -c
 portable layer on the path. CASE is a JSON file:
 
     {"entry_point", "open": MODEL, "large": MODEL or null, "large_bytes",
-     "samples": an .npz of arrays "<sample>/<input>"}
+     "samples": an .npz of arrays "<sample>/<input>", "threads": of the process's variables}
 
 and MODEL what `Predictor.load` takes. The answer is a line of JSON: {"check", "passed", "detail"}.
 """
@@ -13,6 +13,7 @@ and MODEL what `Predictor.load` takes. The answer is a line of JSON: {"check", "
 import gc
 import importlib
 import json
+import os
 import sys
 import time
 import traceback
@@ -20,6 +21,7 @@ from typing import Any, Dict, List, Sequence
 
 __all__ = [
     "CHECKS",
+    "as_many_threads_as_asked",
     "inputs_are_left_alone",
     "main",
     "one_thread_means_one",
@@ -33,6 +35,9 @@ _SETTLED = 4
 # of one thread's work: a second one that computes would show as up to twice the time that passes
 _MOST_SHARE = 1.1
 _SECONDS = 0.5
+# rows enough for every framework to think a second thread worth while, and the least share of a thread that computes
+_ROWS, _TREE_ROWS = 256, 20000
+_LEAST_SHARE = 0.1
 
 
 def results_outlive_later_calls(case: Dict[str, Any]) -> str:
@@ -100,6 +105,27 @@ def one_thread_means_one(case: Dict[str, Any]) -> str:
     return f"{share:.2f} processors busy"
 
 
+def as_many_threads_as_asked(case: Dict[str, Any]) -> str:
+    """With a large batch, as many threads of this process compute as were asked for; the system keeps their times."""
+    import numpy as np
+
+    threads = case["threads"]
+    which, rows = ("large", _ROWS) if case["large"] else ("open", _TREE_ROWS)
+    predictor = _loaded(case, which, threads=threads)
+    sample = [np.repeat(array, rows, axis=0) for array in _samples(case)[0]]
+    for _ in range(3):
+        predictor.predict(sample)
+    begin, before = time.perf_counter(), _thread_ticks()
+    while time.perf_counter() - begin < _SECONDS:
+        predictor.predict(sample)
+    after = _thread_ticks()
+    predictor.unload()
+    used = sorted((after[name] - before.get(name, 0) for name in after), reverse=True)
+    busy = [ticks for ticks in used if ticks >= _LEAST_SHARE * sum(used)]
+    assert len(busy) == threads, f"{len(busy)} threads computed, {threads} were asked for (ticks: {used[:8]})"
+    return f"{len(busy)} threads computed (ticks: {busy})"
+
+
 def unloading_frees_the_memory(case: Dict[str, Any]) -> str:
     """Loaded and unloaded again and again, a model leaves less than half of itself behind, all in all.
 
@@ -128,6 +154,7 @@ def unloading_frees_the_memory(case: Dict[str, Any]) -> str:
 CHECKS = {
     check.__name__: check
     for check in (
+        as_many_threads_as_asked,
         inputs_are_left_alone,
         one_thread_means_one,
         results_outlive_later_calls,
@@ -153,6 +180,20 @@ def _samples(case: Dict[str, Any]) -> List[List[Any]]:
             sample, _, position = name.partition("/")
             found.setdefault(int(sample), {})[int(position)] = arrays[name]
     return [[parts[position] for position in sorted(parts)] for _, parts in sorted(found.items())]
+
+
+def _thread_ticks() -> Dict[str, int]:
+    """The time that every thread of this process has computed, in ticks of the system."""
+    found = {}  # type: Dict[str, int]
+    for name in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{name}/stat") as file:
+                # behind the name, which may hold anything: state is the third field, the two times 14th and 15th
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        found[name] = int(fields[11]) + int(fields[12])
+    return found
 
 
 def _resident_bytes() -> int:

@@ -74,6 +74,7 @@ class _Process:
 
     def __init__(self, host: FrameworkHost) -> None:
         self._child: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
         self._owns_folder = host.shared is None
         self.folder = host.shared or _shared_folder()
         self._inbox, self._outbox = Inbox(self.folder), Outbox(self.folder, "in")
@@ -82,11 +83,11 @@ class _Process:
             connection = self._accept(host.listener) if host.listener is not None else self._spawn(host)
             self._channel = Channel(connection)
             hello = self._receive("open")
+            if hello.get("version") != PROTOCOL_VERSION:
+                raise WorkerCrashError(f"the framework's process speaks version {hello.get('version')}")
         except BaseException:
-            self._remove_folder()
+            self.close()
             raise
-        if hello.get("version") != PROTOCOL_VERSION:
-            raise WorkerCrashError(f"the framework's process speaks version {hello.get('version')}")
         self.python = str(hello.get("python"))
 
     def _spawn(self, host: FrameworkHost) -> socket.socket:
@@ -143,6 +144,7 @@ class _Process:
                 raise WorkerCrashError(f"the framework's process answered garbage: {error}") from error
 
     def _ask(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._channel is not None
         try:
             self._channel.send({"type": kind, **fields})
         except OSError:
@@ -161,6 +163,7 @@ class _Process:
         return answer
 
     def _receive(self, kind: str) -> dict[str, Any]:
+        assert self._channel is not None
         try:
             answer = self._channel.receive()
         except ProtocolViolation as error:
@@ -183,9 +186,10 @@ class _Process:
         return WorkerCrashError(f"the framework's process left with exit code {code} {doing}", exit_code=code)
 
     def close(self) -> None:
-        with suppress(OSError, ProtocolViolation):
-            self._channel.send({"type": "close"})
-        self._channel.close()
+        if self._channel is not None:
+            with suppress(OSError, ProtocolViolation):
+                self._channel.send({"type": "close"})
+            self._channel.close()
         if self._child is not None:
             try:
                 self._child.wait(timeout=5)
