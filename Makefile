@@ -10,7 +10,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$
 
 help:
 	@echo "make demo    set up and evaluate real models on real photos"
-	@echo "make test    set up and run all tests (REQUIRE=all: a missing ability is a failure)"
+	@echo "make test    set up and run all tests but those of every framework (REQUIRE=all: a missing ability is a failure)"
 	@echo "make frameworks       one network in every framework, each in its own environment: one table"
 	@echo "make test-frameworks  the contract of every framework in its own environment (about 8 GB the first time)"
 	@echo "make check   format, lint, types, imports, unit tests"

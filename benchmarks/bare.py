@@ -14,6 +14,7 @@ import importlib
 import itertools
 import json
 import os
+import random
 import sys
 from array import array
 from typing import Any, Callable, Dict, Iterator, List, Sequence
@@ -26,6 +27,7 @@ Call = Callable[[Any], List[Any]]
 
 _BLOCK_NS = 100 * 10**6
 _FEWEST, _MOST = 3, 300
+_INSTANCES = 5
 
 
 def caffe(model: Dict[str, Any], value: Any) -> Call:
@@ -269,7 +271,8 @@ class Sides(object):
     """The same queries through both; a block is as many as fit into a tenth of a second, within bounds.
 
     How fast a network is depends on where in memory it came to lie: of equal ones the first of a process was up to a
-    fifth slower than the others (LightGBM). So the first is set aside, and each side has two, taken in turns.
+    fifth slower than the others (LightGBM), and with two of each side the ratio of processes differed by 5 % (ncnn). So
+    the first is set aside, each side has several, made in turns, and a block takes one of them by lot.
     """
 
     def __init__(self, case: Dict[str, Any]) -> None:
@@ -280,9 +283,11 @@ class Sides(object):
         with np.load(case["samples"]) as samples:
             self._values = [samples[name] for name in samples.files]
         self._aside = self._opened()
-        first = self._opened()
-        self._calls = [self._opened_bare(), self._opened_bare()]
-        self._predicts = [first, self._opened()]
+        self._lot = random.Random(0)
+        self._predicts, self._calls = [], []  # type: List[Call], List[Call]
+        for _ in range(_INSTANCES):
+            self._predicts.append(self._opened())
+            self._calls.append(self._opened_bare())
         self._check()
         self._count = max(_FEWEST, min(_MOST, int(_BLOCK_NS / self._warm())))
 
@@ -304,30 +309,34 @@ class Sides(object):
                 raise SystemExit("{}: the two sides do not give the same answers".format(self._name))
 
     def _warm(self) -> float:
-        """Compilers and caches settle; the cost of one query then."""
+        """Compilers and caches settle, for every one of them; the cost of one query then."""
         begin = self._clock()
         self._count = _FEWEST
         costs = []  # type: List[float]
-        while len(costs) < 2 or (self._clock() - begin < 10 * _BLOCK_NS and len(costs) < _MOST):
-            costs.append(self.ours())
-            self.theirs()
-        return max(1, _median(costs))
+        while len(costs) < 2 * len(self._predicts) or self._clock() - begin < 10 * _BLOCK_NS:
+            costs += [self._ours(predict) for predict in self._predicts]
+            for call in self._calls:
+                self._theirs(call)
+        return max(1, _median(costs[-len(self._predicts) :]))
 
     def ours(self) -> float:
-        self._predicts.reverse()
-        queries = [[value] for value in self._values]
-        progress = memoryview(array("q", [0]))
-        begins, ends = self._loop(self._predicts[0], queries, 0, self._count, self._clock, progress)
-        return _median([end - begin for begin, end in zip(begins, ends)])
+        return self._ours(self._lot.choice(self._predicts))
 
     def theirs(self) -> float:
-        self._calls.reverse()
-        call, clock, values, count = self._calls[0], self._clock, self._values, self._count
-        times = []  # type: List[int]
+        return self._theirs(self._lot.choice(self._calls))
+
+    def _ours(self, predict: Call) -> float:
+        queries = [[value] for value in self._values]
+        progress = memoryview(array("q", [0]))
+        begins, ends = self._loop(predict, queries, 0, self._count, self._clock, progress)
+        return _median([end - begin for begin, end in zip(begins, ends)])
+
+    def _theirs(self, call: Call) -> float:
+        clock, times = self._clock, []  # type: Callable[[], int], List[int]
         gc.collect()
         gc.disable()
         with _around(self._name):
-            for value in itertools.islice(itertools.cycle(values), count):
+            for value in itertools.islice(itertools.cycle(self._values), self._count):
                 begin = clock()
                 call(value)
                 times.append(clock() - begin)

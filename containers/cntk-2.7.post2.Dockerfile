@@ -9,4 +9,6 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 RUN ln -s libmpi.so.40 /usr/lib/x86_64-linux-gnu/libmpi.so.12 \
  && ln -s libmpi_cxx.so.40 /usr/lib/x86_64-linux-gnu/libmpi_cxx.so.1
-RUN python -m pip install --no-cache-dir --disable-pip-version-check 'cntk==2.7.post2' 'numpy==1.19.5' 'scipy==1.5.4' 'pip'
+RUN printf '%s\n' 'pip<=21.3.1' > /tmp/bounds.txt \
+ && python -m pip install --no-cache-dir --disable-pip-version-check -c /tmp/bounds.txt 'cntk==2.7.post2' 'numpy==1.19.5' 'scipy==1.5.4' 'pip' \
+ && rm /tmp/bounds.txt

@@ -7,4 +7,6 @@ LABEL org.mlmodelscope.framework="mxnet" org.mlmodelscope.version="1.9.1"
 RUN apt-get update \
  && apt-get install -y --no-install-recommends libgomp1 libquadmath0 \
  && rm -rf /var/lib/apt/lists/*
-RUN python -m pip install --no-cache-dir --disable-pip-version-check 'mxnet==1.9.1' 'numpy<1.24'
+RUN printf '%s\n' 'certifi<=2026.10.18' 'charset-normalizer<=3.5.2' 'graphviz<=0.8.4' 'idna<=3.15' 'numpy<=1.23.5' 'requests<=2.32.4' 'urllib3<=2.2.3' > /tmp/bounds.txt \
+ && python -m pip install --no-cache-dir --disable-pip-version-check -c /tmp/bounds.txt 'mxnet==1.9.1' 'numpy<1.24' \
+ && rm /tmp/bounds.txt

@@ -32,7 +32,8 @@ HOME = Path(os.environ.get("MLMODELSCOPE_FRAMEWORKS", "~/.cache/mlmodelscope-fra
 @dataclass(frozen=True)
 class Tested:
     """A framework at one version. `exporter` is the script that makes its files, `made_in` the framework in whose
-    environment that script runs ("" is our own interpreter); `says` is the version that the framework itself tells."""
+    environment that script runs ("" is our own interpreter); `says` is the version that the framework itself tells;
+    `threads_beside` is how many threads it may compute on beside those that it is told, when told two or more."""
 
     framework: str
     version: str
@@ -41,6 +42,7 @@ class Tested:
     has_network: bool = True
     says: str | None = None
     profiles_fixed_only: bool = False
+    threads_beside: int = 0
     __test__ = False
 
     @property
@@ -63,8 +65,9 @@ TESTED = [
     Tested("openvino", "2026.4.1", "openvino"),
     Tested("paddle", "3.3.1", "paddle"),
     Tested("pytorch", "2.13.0", "pytorch"),
-    Tested("tensorflow", "2.21.0", "tensorflow"),
-    Tested("tensorflow", "1.15.5", "tensorflow1"),
+    # the thread that runs the nodes computes beside the pool, and a pool of one less is none for two threads
+    Tested("tensorflow", "2.21.0", "tensorflow", threads_beside=1),
+    Tested("tensorflow", "1.15.5", "tensorflow1", threads_beside=1),
     # its profile knows no shapes that are open
     Tested("tflite", "2.3.0", "tflite", "tensorflow", profiles_fixed_only=True),
     Tested("xgboost", "3.2.0", "xgboost", has_network=False),

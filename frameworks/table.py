@@ -52,7 +52,8 @@ normalisation folded, exported to every format by the scripts in `frameworks/exp
 environment. The inputs are the first {photos} photos of `cifar10-test`. Differences are those of the raw outputs
 (logits) to ONNX Runtime 1.31.1. Latencies are of one thread and one photo, medians of interleaved rounds ({rounds} of
 them), as ratios within a round; they say how the frameworks compare on this one small network and machine, no more.
-XGBoost and LightGBM run trees: their rows compare with ONNX Runtime on the same trees.
+XGBoost and LightGBM run trees: their rows compare with ONNX Runtime on the same trees. TensorRT, which needs a GPU, has
+no row.
 
 {table}"""
 

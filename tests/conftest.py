@@ -172,6 +172,14 @@ ABILITIES = {
         lambda: find_spec("docker") is not None and _ENGINE.starts_containers(),
         "install podman and runc (apt-get install podman runc) and pip install docker; as root or with subuids",
     ),
+    "podman-bridge": Ability(
+        lambda: has("podman") and _ENGINE.starts_containers("bridge"),
+        "let Podman make a network: as root, with containernetworking-plugins or netavark, and iptables",
+    ),
+    "podman-rootless": Ability(
+        lambda: has("podman") and _ENGINE.starts_containers(is_rootless=True),
+        "run the tests as root, which can become a user without rights, and allow user namespaces",
+    ),
     "ptrace": Ability(_traces, "Linux 5.3 or newer on x86_64 or aarch64, where a process may trace its child"),
     "python3.6": Ability(lambda: old_python() is not None, "install a Python from 3.6 to 3.8, with pyenv for example"),
     "pythons": Ability(

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
-import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from mlmodelscope.core.errors import TimeLimitError, UnsatisfiableError
-from mlmodelscope.core.ids import new_id
+from mlmodelscope.core.errors import MLModelScopeError, TimeLimitError, UnsatisfiableError
 from mlmodelscope.core.plugins import predictors
-from mlmodelscope.core.request import EvaluationPlan
+from mlmodelscope.core.request import Environment, EvaluationPlan
 from mlmodelscope.core.settings import framework_variables
 from mlmodelscope.core.stack import BuiltEnvironment
 from mlmodelscope.core.versions import parse_constraint
-from mlmodelscope.worker.folder import RunFolder
+from mlmodelscope.provision.portable import note_use, portable_folder
+from mlmodelscope.resolve.stacks import is_tested
+from mlmodelscope.worker.folder import shared_folder
 from mlmodelscope.worker.foreign import shim_command
 from mlmodelscope.worker.job import FrameworkHost
 from mlmodelscope.worker.launch import LaunchFailed
+from mlmodelscope.worker.sandbox import MOST_TASKS
 
 if TYPE_CHECKING:
     from mlmodelscope.provision.containers import Container, Engine, ImageFacts
 
-__all__ = ["Host", "Preparation", "prepare_host"]
+__all__ = ["Host", "Preparation", "prepare_host", "venv_host", "version_in"]
 
 _SOCKET = "framework.sock"
 _END_SECONDS = 10.0
+# a framework that runs away meets it; none that works does
+_MOST_TRUSTED_TASKS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +93,10 @@ class _Venv:
     @contextmanager
     def opened(self, run_folder: Path, files: Sequence[str]) -> Iterator[FrameworkHost | None]:
         python = Path(self.built.python)
-        folders = {self.portable, Path(self.built.folder), *_interpreter_folders(python)}
-        with self.keep(), _shared_folder() as shared:
+        libraries = map(Path, filter(None, self.variables.get("LD_LIBRARY_PATH", "").split(":")))
+        folders = {self.portable, Path(self.built.folder), *_interpreter_folders(python), *libraries}
+        note_use(self.portable)
+        with self.keep(), shared_folder() as shared:
             yield FrameworkHost(
                 python=str(python),
                 portable=str(self.portable),
@@ -101,21 +108,6 @@ class _Venv:
 
     def close(self) -> None:
         return
-
-
-@contextmanager
-def _shared_folder() -> Iterator[Path]:
-    """A folder of memory for the tensors of one launch; what a killed process left there, a later one removes."""
-    memory = Path("/dev/shm")  # noqa: S108 - the folder inside is this user's, and private
-    place = memory if memory.is_dir() else Path(tempfile.gettempdir())
-    root = place / f"mlmodelscope-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    folder = RunFolder(root / new_id())
-    folder.make()
-    try:
-        yield folder.path
-    finally:
-        folder.remove()
 
 
 def _interpreter_folders(python: Path) -> set[Path]:
@@ -130,26 +122,45 @@ def _interpreter_folders(python: Path) -> set[Path]:
 
 
 def _prepare_venv(plan: EvaluationPlan, preparation: Preparation) -> tuple[EvaluationPlan, Host]:
-    from mlmodelscope.provision.environments import Environments
-    from mlmodelscope.provision.libraries import library_variables
-    from mlmodelscope.provision.portable import portable_folder
-
     wanted = plan.environment
-    environments = Environments(preparation.home)
-    if wanted.stack is not None:
-        built = environments.rebuild(wanted.stack, may_install=preparation.may_install, say=preparation.say)
-    else:
-        assert wanted.need is not None
-        built = environments.make(wanted.need, may_install=preparation.may_install, say=preparation.say)
-    version = built.stack.version_of(_normal(plan.framework.distribution)) or plan.framework.version
+    built, host = venv_host(wanted, plan.framework.name, preparation, is_trusted=plan.is_trusted)
+    version = version_in(built, plan.framework.distribution) or plan.framework.version
     pinned = plan.model_copy(
         update={
             "framework": plan.framework.model_copy(update={"version": version}),
             "environment": wanted.model_copy(update={"digest": built.digest, "stack": built.stack}),
         }
     )
-    variables = library_variables(plan.framework.name, preparation.home)
-    return pinned, _Venv(
+    return pinned, host
+
+
+def version_in(built: BuiltEnvironment, distribution: str) -> str | None:
+    return built.stack.version_of(_normal(distribution))
+
+
+def venv_host(
+    wanted: Environment, framework: str, preparation: Preparation, *, is_trusted: bool = True
+) -> tuple[BuiltEnvironment, Host]:
+    """The venv of a need or of a stack, and the place that it is; also for who has no plan."""
+    from mlmodelscope.provision.environments import Environments
+    from mlmodelscope.provision.libraries import library_variables
+
+    environments = Environments(preparation.home)
+    if wanted.stack is not None:
+        built = environments.rebuild(
+            wanted.stack, may_install=preparation.may_install, may_build=is_trusted, say=preparation.say
+        )
+    else:
+        assert wanted.need is not None
+        built = environments.make(
+            wanted.need,
+            may_install=preparation.may_install,
+            # a stranger's choice of packages must not run outside of the sandbox; the stacks we test are our choice
+            may_build=is_trusted or is_tested(wanted.need),
+            say=preparation.say,
+        )
+    variables = library_variables(framework, preparation.home)
+    return built, _Venv(
         built=built,
         variables=variables,
         portable=portable_folder(preparation.home),
@@ -173,19 +184,20 @@ class _Contained:
     variables: Mapping[str, str]
     memory_bytes: int | None
     network: bool
+    is_trusted: bool = True
 
     @contextmanager
     def opened(self, run_folder: Path, files: Sequence[str]) -> Iterator[FrameworkHost | None]:
-        with _shared_folder() as shared, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-            listening.bind(str(shared / _SOCKET))
-            listening.listen(1)
-            with self._start(shared, run_folder, files) as container, _explaining(container):
-                yield FrameworkHost(
-                    python=self.python,
-                    portable=str(self.portable),
-                    listener=listening.fileno(),
-                    shared=str(shared),
-                )
+        note_use(self.portable)
+        with shared_folder() as shared, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+            address = shared / _SOCKET
+            listening.bind(str(address))
+            listening.listen(2)
+            reached = FrameworkHost(
+                python=self.python, portable=str(self.portable), listener=listening.fileno(), shared=str(shared)
+            )
+            with self._start(shared, run_folder, files) as one, _told_of_end(one, address), _explaining(one):
+                yield reached
 
     def close(self) -> None:
         self.engine.close()
@@ -197,16 +209,84 @@ class _Contained:
         progress.write_bytes(bytes(8))
         readable = sorted({self.portable, *map(Path, files)})
         mounts = [Mount(path, path, is_read_only=False) for path in (shared, progress)]
+        cpus = _allowed_processors()
+        is_bound = self.engine.can_limit("cpuset")
+        command = shim_command(
+            self.python,
+            str(self.portable),
+            f"unix:{shared / _SOCKET}",
+            str(shared),
+            is_isolated=False,
+            # where the engine cannot, the process binds itself, as one that we had started would be bound
+            cpus=() if is_bound else cpus,
+        )
         return self.engine.start(
             self.image,
-            shim_command(self.python, str(self.portable), f"unix:{shared / _SOCKET}", str(shared), is_isolated=False),
+            command,
             mounts=[*mounts, *(Mount(path, path) for path in readable)],
             variables={**self.variables, "HOME": "/tmp"},  # noqa: S108 - the container's own
             network=self.network,
-            cpus=",".join(map(str, sorted(os.sched_getaffinity(0)))),
+            cpus=",".join(map(str, cpus)) if cpus and is_bound else None,
             memory_bytes=self.memory_bytes,
-            gpus=self.engine.has_gpu,
+            pids=self._most_tasks(),
+            # the sandbox has none either
+            gpus=self.is_trusted and self.engine.has_gpu,
         )
+
+    def _most_tasks(self) -> int | None:
+        """A stranger's container has the limit of the sandbox, or does not start; any other has one where it can be."""
+        if not self.is_trusted:
+            return MOST_TASKS
+        return _MOST_TRUSTED_TASKS if self.engine.can_limit("pids") else None
+
+
+def _allowed_processors() -> list[int]:
+    """Those that this process may use; none where it may use all of the machine's."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return [] if len(allowed) == os.sysconf("SC_NPROCESSORS_ONLN") else allowed
+
+
+@contextmanager
+def _told_of_end(container: Container, address: Path) -> Iterator[None]:
+    """Inside, a worker that waits for the container's call gets one that says nothing as soon as the container ends."""
+    awake, wake = socket.socketpair()
+    watching = threading.Thread(target=_call_at_end, args=(container, address, awake), daemon=True)
+    with wake:
+        watching.start()
+        try:
+            yield
+        finally:
+            wake.shutdown(socket.SHUT_RDWR)
+            watching.join(2 * _END_SECONDS)
+
+
+def _call_at_end(container: Container, address: Path, awake: socket.socket) -> None:
+    """Sleeps until the container's process ends, or until the other end of `awake`, which it closes, is shut."""
+    # an engine that does not answer is noticed, and told, by whoever asks it next
+    with awake, suppress(MLModelScopeError, OSError):
+        pid = container.pid
+        if pid is not None and not _ends_first(pid, awake):
+            return
+        # the number may mean another process where the engine counts in a namespace of its own
+        container.wait(_END_SECONDS)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as end:
+            end.settimeout(_END_SECONDS)
+            end.connect(str(address))
+
+
+def _ends_first(pid: int, awake: socket.socket) -> bool:
+    """Whether the process ends before the socket says something."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        sleep = select.poll()
+        sleep.register(process, select.POLLIN)
+        sleep.register(awake, select.POLLIN)
+        return awake.fileno() not in {descriptor for descriptor, _ in sleep.poll()}
+    finally:
+        os.close(process)
 
 
 @contextmanager
@@ -225,11 +305,20 @@ def _explaining(container: Container) -> Iterator[None]:
 
 def _prepare_container(plan: EvaluationPlan, preparation: Preparation) -> tuple[EvaluationPlan, Host]:
     from mlmodelscope.provision.containers import find_engine
-    from mlmodelscope.provision.portable import portable_folder
 
+    with ExitStack() as undo:
+        engine = undo.enter_context(find_engine(preparation.home))
+        prepared = _prepare_image(plan, engine, preparation.home)
+        undo.pop_all()
+    return prepared
+
+
+def _prepare_image(plan: EvaluationPlan, engine: Engine, home: Path) -> tuple[EvaluationPlan, Host]:
     image = plan.environment.image
     assert image is not None
-    engine = find_engine(preparation.home)
+    if not plan.is_trusted:
+        # before anything of the image runs
+        engine.require("memory", "pids")
     # a record names the content of an image, whatever its name means by now
     facts = engine.inspect(plan.environment.digest or image)
     predictor = predictors().get(plan.framework.name)
@@ -244,11 +333,12 @@ def _prepare_container(plan: EvaluationPlan, preparation: Preparation) -> tuple[
         engine=engine,
         image=facts.digest,
         python=facts.interpreter(_normal(distribution)).path,
-        portable=portable_folder(preparation.home),
+        portable=portable_folder(home),
         variables=framework_variables(plan.threads, predictor.environment),
         memory_bytes=plan.request.limits.memory_bytes,
         # a stranger's manifest gets none, whatever it says
         network=plan.is_trusted and plan.model.attributes.get("network") is True,
+        is_trusted=plan.is_trusted,
     )
 
 

@@ -42,6 +42,8 @@ def changed(folder, old, new):
         ("layer {", "layer {{", "model_format", "cannot read"),
         ("num_output", "num_outputs", "model_format", "no field named"),
         ('type: "ReLU"', 'type: "Rectifier"', "predictor_failed", "no layer type 'Rectifier'"),
+        ('type: "ReLU"', 'type: "Python" python_param { module: "antigravity" }', "model_format", "runs Python code"),
+        ('type: "ReLU"', 'type: "HDF5Output"', "model_format", "writes a file"),
         ('bottom: "c2"', 'bottom: "c9"', "model_format", "reads 'c9'"),
         ('name: "d"', 'name: "other"', "model_format", "are missing"),
         ("num_output: 10", "num_output: 11", "model_format", "have shapes"),
@@ -51,6 +53,48 @@ def test_a_file_that_would_end_the_process_is_refused(predictor, tmp_path, old, 
     fault = fault_of(lambda: predictor.load(changed(tmp_path, old, new)))
     assert fault.code == code
     assert said in fault.message
+
+
+OLD = """
+input: "x" input_dim: 1 input_dim: 2 input_dim: 1 input_dim: 1
+{}
+"""
+
+
+def old_model(folder, layers):
+    path = folder / "old.prototxt"
+    path.write_text(OLD.format(layers))
+    return {"graph_path": str(path), "weights_path": None, "threads": 1, "options": {}}
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        'layers { name: "y" type: RELU bottom: "x" top: "y" }',
+        'layers { layer { name: "y" type: "relu" } bottom: "x" top: "y" }',
+    ],
+    ids=["version 1", "version 0"],
+)
+def test_files_of_old_versions_run(predictor, tmp_path, layers):
+    predictor.load(old_model(tmp_path, layers))
+    (y,) = predictor.predict([np.array([[[[-1]], [[2]]]], np.float32)])
+    assert y.reshape(-1).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        'layers { name: "h" type: HDF5_OUTPUT bottom: "x" bottom: "x" PARAMETER }',
+        'layers { layer { name: "h" type: "hdf5_output" PARAMETER } bottom: "x" bottom: "x" }',
+    ],
+    ids=["version 1", "version 0"],
+)
+def test_a_layer_of_an_old_file_that_writes_is_refused(predictor, tmp_path, layers):
+    trace = tmp_path / "trace"
+    layers = layers.replace("PARAMETER", f'hdf5_output_param {{ file_name: "{trace}" }}')
+    fault = fault_of(lambda: predictor.load(old_model(tmp_path, layers)))
+    assert (fault.code, fault.fields["layer"]) == ("model_format", "h")
+    assert not trace.exists()
 
 
 def test_weights_are_needed(predictor):

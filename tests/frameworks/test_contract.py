@@ -140,7 +140,8 @@ class InItsEnvironment:
             "samples": str(tmp_path / "samples.npz"),
         }
         threads = 2 if check == "as_many_threads_as_asked" else 1
-        (tmp_path / "case.json").write_text(json.dumps({**described, "threads": threads}))
+        described |= {"threads": threads, "threads_beside": tested.threads_beside}
+        (tmp_path / "case.json").write_text(json.dumps(described))
         done = subprocess.run(
             [built.python, "-I", "-c", _INSIDE, str(portable()), str(tmp_path / "case.json"), check],
             env={**variables_of(tested.framework, built, threads), "MALLOC_MMAP_THRESHOLD_": "1000000"},

@@ -20,7 +20,7 @@ from mlmodelscope.predictors.jax import Predictor
 from mlmodelscope.predictors.port import PredictorFault
 
 def model(function, kind):
-    np.savez(sys.argv[2] + "/weights.npz", w=np.full((2, 3), 1 / 3, kind))
+    np.savez(sys.argv[2] + "/weights.npz", w=np.full((2, 3), 1 / 3, kind if kind != "bfloat16" else "float32"))
     inputs = [{"name": "x", "shape": [None, 2], "element_type": kind}]
     return {"graph_path": sys.argv[2] + "/weights.npz", "options": {"callable": "made:" + function, "inputs": inputs}}
 
@@ -40,15 +40,59 @@ for function, code in (("fail", "predictor_failed"), ("absent", "environment_mis
         assert fault.code == code, fault.message
     else:
         raise AssertionError(function)
+facts = predictor.load(model("halve", "bfloat16"))
+assert facts["inputs"] == [{"name": "x", "shape": [None, 2], "element_type": "float32"}], facts
+assert facts["outputs"] == [{"name": "y", "shape": [None, 2], "element_type": "float32"}], facts
+(y,) = predictor.predict([np.array([[1.01, 3]], "float32")])
+assert y.dtype == "float32" and y.tolist() == [[0.50390625, 1.5]], y
 print("callables run")
 """
 MADE = """
 def multiply(weights, x):
     return {"y": x @ weights["w"]}
 
+def halve(weights, x):
+    assert x.dtype == "bfloat16", x.dtype
+    return {"y": x / 2}
+
 def fail(weights, x):
     raise ValueError("on purpose")
 """
+
+
+# numpy has no such types; what is exported with them, or made with them inside, can only be written beside JAX
+NARROW = """
+import sys
+import jax, jax.numpy as jnp
+
+def function(given):
+    x = given["x"]
+    narrow = {"eighth": x.astype(jnp.float8_e4m3fn), "few": x.astype(jnp.int4)}
+    return dict(narrow, half=x / 3, wide=x.astype("float32"))
+
+(batch,) = jax.export.symbolic_shape("batch")
+with open(sys.argv[1], "wb") as file:
+    given = {"x": jax.ShapeDtypeStruct((batch, 2), jnp.bfloat16)}
+    file.write(jax.export.export(jax.jit(function))(given).serialize())
+"""
+# takes batches of two or more, and 1 is what a load tries
+UNEVEN = """
+import sys
+import jax
+
+(batch,) = jax.export.symbolic_shape("batch", constraints=["batch >= 2"])
+with open(sys.argv[1], "wb") as file:
+    given = jax.ShapeDtypeStruct((batch, 2), "float32")
+    file.write(jax.export.export(jax.jit(lambda x: x + 1))(given).serialize())
+"""
+# 1.01 is no number of bfloat16: what arrives shows that it was rounded
+NARROW_INPUT = np.array([[1.01, -2]], np.float32)
+NARROW_OUTPUTS = {
+    "half": np.array([[0.3359375, -0.66796875]], np.float32),
+    "eighth": np.array([[1, -2]], np.float32),
+    "few": np.array([[1, -2]], np.int8),
+    "wide": np.array([[1.0078125, -2]], np.float32),
+}
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +127,34 @@ def test_a_profile_names_the_operations_of_the_program(predictor, tmp_path):
     (layers,) = predictor.stop_profile()
     assert {"convolution", "dot"} & {layer["operator"] for layer in layers}
     assert all(layer["outputs"] for layer in layers)
+
+
+def test_types_that_numpy_does_not_have_cross_as_wider_ones(predictor, tmp_path):
+    path = tmp_path / "narrow.jax"
+    built = environment_of("jax", "0.10.2")
+    command = [built.python, "-I", "-c", NARROW, str(path)]
+    done = subprocess.run(command, env=variables_of("jax", built), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    facts = predictor.load({"graph_path": str(path), "options": None})
+    assert facts["inputs"] == [{"name": "x", "shape": [None, 2], "element_type": "float32"}]
+    assert {fact["name"]: fact["element_type"] for fact in facts["outputs"]} == {
+        name: str(array.dtype) for name, array in NARROW_OUTPUTS.items()
+    }
+    for fact, found in zip(facts["outputs"], predictor.predict([NARROW_INPUT]), strict=True):
+        expected = NARROW_OUTPUTS[fact["name"]]
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_file_that_cannot_be_compiled_is_refused_with_or_without_options(predictor, tmp_path):
+    path = tmp_path / "uneven.jax"
+    built = environment_of("jax", "0.10.2")
+    command = [built.python, "-I", "-c", UNEVEN, str(path)]
+    done = subprocess.run(command, env=variables_of("jax", built), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for options in ({}, None):
+        fault = fault_of(lambda options=options: predictor.load({"graph_path": str(path), "options": options}))
+        assert (fault.code, fault.fields["path"]) == ("model_format", str(path))
 
 
 def test_a_callable_must_say_what_it_takes(predictor, tmp_path):

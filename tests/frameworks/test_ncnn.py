@@ -55,6 +55,13 @@ def test_an_input_without_sizes_takes_any(predictor, tmp_path):
     assert fault_of(lambda: predictor.predict([np.ones(3, np.float32)])).code == "shape_mismatch"
 
 
+def test_a_network_that_cannot_be_tried_leaves_no_model(predictor, tmp_path):
+    # the piece begins behind the end of the input
+    model = written(tmp_path, "7767517\n2 2\nInput x 0 1 x 0=5 1=5 2=3\nCrop r 1 1 x r 0=9 1=9 2=9 3=9 4=9 5=9\n")
+    assert fault_of(lambda: predictor.load(model)).code == "predictor_failed"
+    assert "no model is loaded" in fault_of(lambda: predictor.predict([np.ones((1, 3, 5, 5), np.float32)])).message
+
+
 def test_inner_layers_can_be_seen(predictor):
     predictor.load(exported_model("ncnn", "convolutional"))
     x = np.random.default_rng(1).standard_normal((2, 3, 32, 32), dtype=np.float32)

@@ -89,6 +89,139 @@ class Aliases(torch.nn.Module):
         return {"same": x, "part": x[:, :1], "weight": self.held, "deep": {"inner": [(x / 2).bfloat16()]}}
 """
 
+# what TorchScript, torch.export and a module of the same code do with memory that is not theirs; the script's last
+# argument is this text
+MEMORY = """
+import mmap, os, sys
+sys.path[:0] = sys.argv[1:3]
+import numpy as np
+import torch
+from mlmodelscope.predictors.pytorch import Predictor
+import kinds
+
+folder = sys.argv[2]
+
+def files(kind):
+    module = getattr(kinds, kind)().eval()
+    example = torch.full((2, 4), -1.0)
+    torch.jit.script(module).save(os.path.join(folder, kind + ".pt"))
+    torch.export.save(torch.export.export(module, (example,)), os.path.join(folder, kind + ".pt2"))
+    torch.save(module.state_dict(), os.path.join(folder, kind + ".pth"))
+    shapes = {"shapes": [[None, 4]]}
+    return [(".pt", {}), (".pt2", {}), (".pth", dict(shapes, factory="kinds:" + kind))]
+
+def locked(array):
+    \"\"\"The array in memory that nobody may write to, as it comes from another process.\"\"\"
+    with open(os.path.join(folder, "array"), "wb") as file:
+        file.write(array.tobytes())
+    with open(os.path.join(folder, "array"), "rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return np.frombuffer(memory, array.dtype).reshape(array.shape)
+
+for kind in sys.argv[3:]:
+    for ending, options in files(kind):
+        predictor = Predictor()
+        predictor.load({"graph_path": os.path.join(folder, kind + ending), "options": options})
+        given = np.full((2, 4), -1, np.float32)
+        x = locked(given)
+        kept = []
+        for _ in range(3):
+            results = predictor.predict([x])
+            assert np.array_equal(x, given), (kind, ending, x)
+            kept.append([array.copy() for array in results])
+            places = [array.__array_interface__["data"][0] for array in results]
+            assert len(set(places)) == len(places), (kind, ending)
+            for array in results:
+                array[:] = 7
+            assert np.array_equal(x, given), (kind, ending, x)
+        for later in kept[1:]:
+            assert all(np.array_equal(a, b) for a, b in zip(kept[0], later)), (kind, ending, kept)
+        assert isinstance(predictor.reveal([x], predictor.layer_names()[:1]), list)
+print("memory is left alone")
+"""
+KINDS = """
+import torch
+from typing import Tuple
+
+class Writes(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.ReLU(inplace=True)
+        self.second = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+class Returns(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return x
+
+class Twice(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = torch.nn.Linear(4, 4)
+
+    def forward(self, x) -> Tuple[torch.Tensor, torch.Tensor]:
+        y = self.part(x)
+        return y, y
+"""
+TYPES = """
+import os, sys
+sys.path[:0] = sys.argv[1:3]
+import numpy as np
+import torch
+from mlmodelscope.predictors.pytorch import Predictor
+import texts
+
+path = os.path.join(sys.argv[2], "text.pt")
+torch.jit.script(texts.Text().eval()).save(path)
+inputs = [{"layer_name": "ids", "element_type": "int64"}]
+predictor = Predictor()
+facts = predictor.load({"graph_path": path, "inputs": inputs, "options": {}})
+assert [layer["element_type"] for layer in facts["outputs"]] == ["unknown", "unknown"], facts
+facts = predictor.load({"graph_path": path, "inputs": inputs, "options": {"shapes": [[None, 5]]}})
+assert facts["outputs"] == [
+    {"name": "logits", "shape": [None, 3], "element_type": "float32"},
+    {"name": "best", "shape": [None], "element_type": "int64"},
+], facts
+results = predictor.predict([np.zeros((2, 5), np.int64)])
+assert [str(array.dtype) for array in results] == ["float32", "int64"]
+facts = predictor.load({"graph_path": path, "inputs": inputs, "options": {"shapes": [[None, 6]]}})
+assert [layer["element_type"] for layer in facts["outputs"]] == ["unknown", "unknown"], facts
+
+torch.jit.script(texts.Alone().eval()).save(path)
+facts = predictor.load({"graph_path": path, "inputs": [], "options": {}})
+assert facts["inputs"] == []
+assert predictor.predict([])[0].tolist() == [1, 1]
+print("types are told")
+"""
+TEXTS = """
+import torch
+from typing import Dict
+
+class Text(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(10, 4)
+        self.last = torch.nn.Linear(20, 3)
+
+    def forward(self, ids) -> Dict[str, torch.Tensor]:
+        logits = self.last(self.words(ids).flatten(1))
+        return {"logits": logits, "best": logits.argmax(-1)}
+
+class Alone(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.held = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self):
+        return self.held * 1
+"""
+
 
 @pytest.fixture(scope="module")
 def predictor():
@@ -107,12 +240,31 @@ def fault_of(call):
     return caught.value
 
 
-def test_factories_run_and_pickles_do_not(tmp_path):
+def run_beside(script, folder, *arguments):
+    """What a script says at the end that runs beside PyTorch, and what it complained of."""
     built = environment_of("pytorch", "2.13.0")
-    (tmp_path / "parts.py").write_text(PARTS)
-    command = [built.python, "-I", "-c", FACTORIES, str(portable()), str(tmp_path)]
+    command = [built.python, "-I", "-c", script, str(portable()), str(folder), *arguments]
     done = subprocess.run(command, env=variables_of("pytorch", built), capture_output=True, text=True, timeout=300)
-    assert done.stdout.strip().endswith("factories run"), done.stderr[-3000:]
+    return done.stdout.strip(), f"{done.returncode}: {done.stderr[-3000:]}"
+
+
+def test_factories_run_and_pickles_do_not(tmp_path):
+    (tmp_path / "parts.py").write_text(PARTS)
+    said, complaint = run_beside(FACTORIES, tmp_path)
+    assert said.endswith("factories run"), complaint
+
+
+@pytest.mark.parametrize("kind", ["Writes", "Returns", "Twice"])
+def test_memory_of_the_caller_is_left_alone(tmp_path, kind):
+    (tmp_path / "kinds.py").write_text(KINDS)
+    said, complaint = run_beside(MEMORY, tmp_path, kind)
+    assert said.endswith("memory is left alone"), complaint
+
+
+def test_types_of_outputs_are_told_by_a_trial_or_not_at_all(tmp_path):
+    (tmp_path / "texts.py").write_text(TEXTS)
+    said, complaint = run_beside(TYPES, tmp_path)
+    assert said.endswith("types are told"), complaint
 
 
 def test_torchscript_and_export_give_the_same_answers(predictor):

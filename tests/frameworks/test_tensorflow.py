@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,31 @@ NEW = Tested("tensorflow", "2.21.0", "tensorflow")
 OLD = Tested("tensorflow", "1.15.5", "tensorflow1")
 SAMPLE = np.array([[1, 2, 3, 4], [-3, 1, -1, 2]], np.float32)
 SUMS = SAMPLE @ networks.WEIGHTS.T + networks.BIAS
+
+# numpy has no bfloat16: a model that takes and gives it can only be written beside TensorFlow
+NARROW = """
+import sys
+import tensorflow as tf
+
+if tf.__version__.startswith("1."):
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.bfloat16, [None, 2], "x")
+        tf.identity(x + x, "double")
+        tf.cast(x, tf.float32, "wide")
+    with open(sys.argv[1], "wb") as file:
+        file.write(graph.as_graph_def().SerializeToString())
+else:
+    class Model(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.bfloat16, name="x")])
+        def __call__(self, x):
+            return {"double": x + x, "wide": tf.cast(x, tf.float32)}
+
+    model = Model()
+    tf.saved_model.save(model, sys.argv[1], signatures=model.__call__)
+"""
+# 1.01 is no number of bfloat16: what arrives shows that it was rounded
+NARROW_INPUT = np.array([[1.01, -2]], np.float32)
+NARROW_OUTPUTS = {"double": [[2.015625, -4]], "wide": [[1.0078125, -2]]}
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +180,39 @@ def test_an_unoptimised_graph_runs_its_nodes_one_by_one(opening, files, tmp_path
     predictor.predict([SAMPLE])
     (layers,) = predictor.stop_profile()
     assert {"MatMul", "BiasAdd", "Relu"} <= {layer["operator"] for layer in layers}
+
+
+@pytest.mark.parametrize("tested", [NEW, OLD], ids=lambda tested: tested.id)
+def test_types_that_numpy_does_not_have_cross_as_wider_ones(opening, tested, tmp_path):
+    path = tmp_path / ("graph.pb" if tested is OLD else "saved")
+    built = environment_of(tested.framework, tested.version)
+    done = subprocess.run(
+        [built.python, "-c", NARROW, str(path)],
+        env=variables_of(tested.framework, built),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    predictor = opening(tested)
+    facts = predictor.load(model(path))
+    assert facts["inputs"] == [{"name": "x", "shape": [None, 2], "element_type": "float32"}]
+    assert {fact["name"]: fact["element_type"] for fact in facts["outputs"]} == {"double": "float32", "wide": "float32"}
+    for fact, found in zip(facts["outputs"], predictor.predict([NARROW_INPUT]), strict=True):
+        assert (found.dtype, found.tolist()) == (np.float32, NARROW_OUTPUTS[fact["name"]])
+    predictor.start_profile(str(tmp_path))
+    assert [array.dtype for array in predictor.predict([NARROW_INPUT])] == [np.float32, np.float32]
+    assert len(predictor.stop_profile()) == 1
+    shown = predictor.reveal([NARROW_INPUT], predictor.layer_names())
+    assert all(array.dtype == np.float32 for array in shown)
+    assert any(array.tolist() == NARROW_OUTPUTS["double"] for array in shown)
+    assert refusal(lambda: predictor.predict([NARROW_INPUT.astype(np.float16)])).code == "shape_mismatch"
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+def test_a_surplus_input_is_refused_after_a_call_that_fitted(opening, files, name):
+    predictor = opening()
+    predictor.load(model(files[name]["graph_path"]))
+    assert_answers(predictor)
+    fault = refusal(lambda: predictor.predict([SAMPLE, SAMPLE]))
+    assert (fault.code, fault.fields["got"]) == ("shape_mismatch", 2)

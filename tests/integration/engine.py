@@ -40,6 +40,14 @@ runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 """
+# a user without a range of other users' numbers has one number to give to all files
+_STORAGE = """
+[storage]
+driver = "vfs"
+[storage.options.vfs]
+ignore_chown_errors = "true"
+"""
+_NOBODY = 65534
 _SCHEMA = "4"
 # a test run that is killed leaves no service behind
 _DIES_WITH_US = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
@@ -58,17 +66,34 @@ class PrivateEngine:
 
 
 class Podman:
-    """The command line of Podman with storage of its own in `folder`."""
+    """The command line of Podman with storage of its own in `folder`, which it takes over; as `user`, without root's
+    rights, if one is given."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, user: int | None = None) -> None:
         self.folder = folder
         configuration = folder / "containers.conf"
         configuration.write_text(_CONFIGURATION)
         self.environment = {**os.environ, "CONTAINERS_CONF": str(configuration), "TMPDIR": str(folder)}
+        self._as_user = [] if user is None else self._become(user)
         self.program = [
+            *self._as_user,
             *("podman", "--root", str(folder / "storage"), "--runroot", str(folder / "run")),
             *("--tmpdir", str(folder / "tmp"), "--log-level", "error"),
         ]
+
+    def _become(self, user: int) -> list[str]:
+        storage = self.folder / "storage.conf"
+        storage.write_text(_STORAGE)
+        runtime = self.folder / "runtime"
+        runtime.mkdir(mode=0o700)
+        for path in (self.folder, *self.folder.iterdir()):
+            os.chown(path, user, user)
+        self.environment |= {
+            "CONTAINERS_STORAGE_CONF": str(storage),
+            "HOME": str(self.folder),
+            "XDG_RUNTIME_DIR": str(runtime),
+        }
+        return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
 
     def run(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -116,6 +141,9 @@ class Podman:
         """Everything: containers, images, mounts, the folder."""
         subprocess.run([*self.program, "rm", "--all", "--force", "--time=0"], env=self.environment, capture_output=True)
         subprocess.run([*self.program, "rmi", "--all", "--force"], env=self.environment, capture_output=True)
+        if self._as_user:
+            # a process of it keeps the namespace of the user
+            subprocess.run([*self.program, "system", "migrate"], env=self.environment, capture_output=True)
         subprocess.run(["umount", str(self.folder / "storage" / "overlay")], capture_output=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -138,14 +166,20 @@ def private_engine() -> Iterator[PrivateEngine]:
         podman.remove()
 
 
-def starts_containers() -> bool:
-    """Whether Podman is here and a container really runs."""
-    if not all(map(shutil.which, ("podman", "runc", "ldd"))):
+def unprivileged(folder: Path) -> Podman:
+    """The command line of a user who has nothing; for root to call."""
+    return Podman(folder, _NOBODY)
+
+
+def starts_containers(network: str = "none", *, is_rootless: bool = False) -> bool:
+    """Whether Podman is here and a container with such a network really runs."""
+    if not all(map(shutil.which, ("podman", "runc", "ldd"))) or (is_rootless and os.getuid() != 0):
         return False
-    podman = Podman(Path(tempfile.mkdtemp(prefix="mlms-engine-")))
+    folder = Path(tempfile.mkdtemp(prefix="mlms-engine-"))
+    podman = unprivileged(folder) if is_rootless else Podman(folder)
     try:
         podman.add("localhost/shell:1", make_image("shell", None))
-        podman.run("run", "--rm", "--network=none", "--entrypoint=/bin/sh", "localhost/shell:1", "-c", "exit 0")
+        podman.run("run", "--rm", f"--network={network}", "--entrypoint=/bin/sh", "localhost/shell:1", "-c", "exit 0")
     except (AssertionError, OSError, subprocess.TimeoutExpired):
         return False
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mlmodelscope import hosting
 from mlmodelscope.core.errors import (
     EnvironmentMissingError,
     MemoryLimitError,
@@ -20,10 +21,13 @@ from mlmodelscope.core.errors import (
     UnsatisfiableError,
     WorkerCrashError,
 )
+from mlmodelscope.core.span import TraceLevel
 from mlmodelscope.provision.containers import Engine, Mount, find_engine, probe
 from mlmodelscope.provision.containers.image import parse_probe
 from mlmodelscope.provision.containers.owner import LABEL
 from mlmodelscope.provision.environments.interpreters import Interpreters
+from mlmodelscope.worker import launch
+from mlmodelscope.worker.sandbox import MOST_TASKS
 
 pytestmark = [pytest.mark.needs("podman"), pytest.mark.xdist_group("containers")]
 SOURCE = Path(__file__).parents[2] / "src"
@@ -44,6 +48,16 @@ def found(engine, home, monkeypatch):
     with find_engine(home) as found:
         yield found
         assert names(found) == []
+
+
+@pytest.fixture
+def far(make_lab):
+    """A lab outside of /tmp and /var/tmp: a container has its own of those to write, but nothing of a home."""
+    with tempfile.TemporaryDirectory(dir=SOURCE.parent / ".cache") as folder:
+        lab = make_lab(Path(folder))
+        yield lab
+        lab.wait_until_all_gone()
+        assert list(lab.home.glob("runs/*")) == []
 
 
 def names(found):
@@ -152,6 +166,59 @@ def test_limits_hold(engine, found):
             os._exit(42)
     """
     assert run(found, engine.full, script, cpus=str(cpu), pids=20)[0] == 42
+
+
+@pytest.mark.needs("podman-bridge")
+def test_it_has_no_network_unless_asked_for(engine, found):
+    script = "import socket; print(*(name for _, name in socket.if_nameindex()))"
+    assert run(found, engine.full, script) == (0, None, "lo\n")
+    code, error, log = run(found, engine.full, script, network=True)
+    assert (code, error) == (0, None)
+    assert len(log.split()) > 1, log
+
+
+@pytest.mark.needs("podman-bridge")
+def test_a_network_that_cannot_be_made_is_told(engine, home):
+    own = sys.modules[type(engine).__module__]
+    podman = own.Podman(Path(tempfile.mkdtemp(prefix="mlms-engine-")))
+    try:
+        podman.add("localhost/shell:1", own.make_image("shell", None))
+        empty = podman.folder / "empty"
+        empty.mkdir()
+        with (podman.folder / "containers.conf").open("a") as configuration:  # it ends in the settings of the engine
+            configuration.write(f'helper_binaries_dir = ["{empty}"]\n[network]\ncni_plugin_dirs = ["{empty}"]\n')
+        with podman.serve() as address, Engine(address, home) as unplugged:
+            with pytest.raises(EnvironmentMissingError, match="refused to start") as caught:
+                unplugged.start("localhost/shell:1", ["/bin/sh", "-c", "exit 0"], network=True)
+            assert names(unplugged) == []
+            with unplugged.start("localhost/shell:1", ["/bin/sh", "-c", "exit 0"]) as container:
+                assert container.wait(60) == 0
+    finally:
+        podman.remove()
+    assert "network" in caught.value.hint
+
+
+@pytest.mark.needs("podman-rootless")
+def test_an_engine_without_roots_rights_holds_what_it_can_and_says_what_it_cannot(engine, home):
+    own = sys.modules[type(engine).__module__]
+    podman = own.unprivileged(Path(tempfile.mkdtemp(prefix="mlms-engine-")))
+    command = ["/bin/sh", "-c", "exit 7"]
+    limits = {"cpuset": {"cpus": "0"}, "memory": {"memory_bytes": 64 * MEGABYTE}, "pids": {"pids": 20}}
+    try:
+        podman.add("localhost/shell:1", own.make_image("shell", None))
+        with podman.serve() as address, Engine(address, home) as rootless:
+            with rootless.start("localhost/shell:1", command) as container:
+                assert container.wait(60) == 7
+            for limit, asked in limits.items():
+                if rootless.can_limit(limit):
+                    with rootless.start("localhost/shell:1", command, **asked) as container:
+                        assert container.wait(60) == 7
+                else:
+                    with pytest.raises(UnsatisfiableError, match="cannot limit"):
+                        rootless.start("localhost/shell:1", command, **asked)
+            assert names(rootless) == []
+    finally:
+        podman.remove()
 
 
 def test_out_of_memory(engine, found):
@@ -330,3 +397,99 @@ class TestEvaluation:
         assert (record.status, record.failure.code) == ("failed", code)
         assert name in record.failure.message
         assert record.failure.hint
+
+    def test_layers_are_traced_in_it(self, far, engine, found):
+        done = far.run(
+            *("evaluate", far.model(), "-d", far.photos(), "--environment", f"container={engine.full}", "--json"),
+            *("--trace-level", "framework", "--trace-queries", "2", "--launches", "1", "--duration", "0"),
+        )
+        assert done.code == 0, done.err
+        assert done.json["trace"]["level"] == TraceLevel.FRAMEWORK, done.json["warnings"]
+        with far.workspace() as workspace:
+            spans = workspace.trace(done.json["id"]).spans
+        assert {"GlobalAveragePool", "Mul"} <= {span.attributes.get("operator") for span in spans}
+
+    @pytest.mark.needs("bwrap")
+    @pytest.mark.parametrize("timed", ["pipeline", "inference"])
+    def test_a_strangers_manifest_runs_in_the_sandbox_and_in_it(self, far, engine, found, timed):
+        record = far.evaluate(
+            far.model(),
+            dataset=far.photos(),
+            environment=f"container={engine.full}",
+            is_trusted=False,
+            scenario={"timed": timed},
+            trace_level=TraceLevel.FRAMEWORK,
+        )
+        assert record.failure is None
+        assert record.accuracy.top1.value == pytest.approx(5 / 6)
+        place = record.software.environment
+        assert (place.kind, place.is_sandboxed) == ("container", True)
+        assert record.trace.level == TraceLevel.FRAMEWORK, record.warnings
+
+    @pytest.mark.needs("bwrap")
+    def test_a_stranger_that_fills_the_shared_memory_is_ended(self, lab, engine, found, monkeypatch):
+        monkeypatch.setattr(launch, "_MOST_SHARED_BYTES", 2 * MEGABYTE)
+        source = """
+            import glob, time
+
+            def fun(env, data):
+                (folder,) = glob.glob("/dev/shm/mlmodelscope-*/*")
+                with open(folder + "/hoard", "wb") as file:
+                    file.write(bytes(4_000_000))
+                time.sleep(600)
+        """
+        model = lab.model(preprocess=textwrap.dedent(source), inputs=[{"type": "tensor", "element_type": "float32"}])
+        record = lab.evaluate(
+            model, dataset=lab.noise(), environment=f"container={engine.full}", is_trusted=False, measure="performance"
+        )
+        assert (record.failure.code, record.failure.fields["limit_bytes"]) == ("memory_limit", 2 * MEGABYTE)
+        assert list(Path("/dev/shm").glob(f"mlmodelscope-{os.getuid()}/*/hoard")) == []
+
+    @pytest.mark.needs("podman-bridge")
+    @pytest.mark.parametrize("is_trusted", [True, pytest.param(False, marks=pytest.mark.needs("bwrap"))])
+    def test_its_limits_are_those_of_the_manifests_author(self, lab, engine, found, is_trusted):
+        """A function beside the framework tells the largest number of processes, and the network of an eager author."""
+        source = """
+            import os, socket
+
+            def fun(env, data):
+                places = ("/sys/fs/cgroup/pids/pids.max", "/sys/fs/cgroup/pids.max")
+                with open(next(filter(os.path.exists, places))) as file:
+                    return [int(file.read()), [name for _, name in socket.if_nameindex()]]
+        """
+        model = lab.model(
+            postprocess=textwrap.dedent(source),
+            outputs=[{"type": "tensor", "layer_name": "scores", "element_type": "float32"}],
+            requirements=["numpy"],
+            attributes={"network": True},
+        )
+        lab.photos()
+        photo = str(lab.root / "photos" / "0-red" / "bright.png")
+        where = {"environment": f"container={engine.full}", "is_trusted": is_trusted}
+        with lab.workspace() as workspace:
+            (answered,) = workspace.predict(model, [photo], **where)
+        most_tasks, interfaces = answered.answer.value
+        assert most_tasks == (hosting._MOST_TRUSTED_TASKS if is_trusted else MOST_TASKS)
+        assert (interfaces == ["lo"]) == (not is_trusted)
+
+    def test_one_that_ends_before_it_answers_is_told_by_how_it_ended(self, lab, engine, found, monkeypatch):
+        """Within the limit of the launch, which is shorter than the time that a container has to answer."""
+        words = "import sys; print('so it ends', flush=True); sys.exit(3)"
+        monkeypatch.setattr(hosting, "shim_command", lambda python, *_, **__: [python, "-c", words])
+        record = lab.evaluate(
+            lab.model(),
+            dataset=lab.photos(),
+            environment=f"container={engine.full}",
+            limits={"run_seconds": 60},
+        )
+        assert (record.failure.code, record.failure.stage) == ("worker_crashed", "load")
+        assert record.failure.fields["exit_code"] == 3
+        assert "so it ends" in record.failure.log_tail
+
+    def test_an_image_that_is_refused_leaves_no_connection(self, lab, engine, found, monkeypatch):
+        closed = []
+        close = Engine.close
+        monkeypatch.setattr(Engine, "close", lambda self: closed.append(self) or close(self))
+        record = lab.evaluate(lab.model(), dataset=lab.photos(), environment=f"container={engine.bare}")
+        assert record.failure.code == "environment_missing"
+        assert len(closed) == 1

@@ -1,7 +1,5 @@
 """Real uv and real interpreters: packages of a folder made here, and some of the registry."""
 
-import base64
-import hashlib
 import http.server
 import json
 import os
@@ -10,15 +8,16 @@ import subprocess
 import sys
 import threading
 import time
-import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.shelf import Shelf
 
 from mlmodelscope.core.errors import (
+    ConstraintError,
     DigestError,
     DownloadError,
     EnvironmentMissingError,
@@ -29,45 +28,12 @@ from mlmodelscope.core.errors import (
 )
 from mlmodelscope.core.stack import BuiltEnvironment, StackNeed
 from mlmodelscope.provision import pip_settings
-from mlmodelscope.provision.environments import Environments, building, uv
+from mlmodelscope.provision.environments import Environments, building, uv, with_uv
 
 pytestmark = pytest.mark.needs("uv")
 
 MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
 SHORT = MINOR.replace(".", "")
-
-
-class Shelf:
-    """A folder of wheels that the test made. `sha256` tells the digest of a file in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-
-    def add(self, name: str, version: str, *needs: str, tag: str = "py3-none-any", text: str = "") -> Path:
-        path = self.folder / f"{name}-{version}-{tag}.whl"
-        info = f"{name}-{version}.dist-info"
-        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        files = {
-            f"{name}/__init__.py": f"__version__ = {version!r}\nTEXT = {text!r}\n",
-            f"{name}/tests/__init__.py": "",
-            f"{name}/template.py": "this is {no} Python\n",
-            f"{info}/METADATA": metadata + "".join(f"Requires-Dist: {need}\n" for need in needs),
-            f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n",
-            f"{info}/entry_points.txt": f"[console_scripts]\n{name}-command = {name}:print\n",
-        }
-        lines = []
-        for member, content in files.items():
-            digest = base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).rstrip(b"=").decode()
-            lines.append(f"{member},sha256={digest},{len(content)}")
-        files[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,"]) + "\n"
-        with zipfile.ZipFile(path, "w") as archive:
-            for member, content in files.items():
-                archive.writestr(member, content)
-        return path
-
-    def sha256(self, path: Path) -> str:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.fixture(autouse=True)
@@ -228,8 +194,23 @@ class TestTrouble:
         environments.make(need("frame"), may_install=no)
         assert len(asked) == 1
 
+    def test_files_that_are_much_larger_than_what_was_measured_count(self, environments, shelf, monkeypatch):
+        monkeypatch.setattr(building, "ASKED_BYTES", 1000)
+        monkeypatch.setattr(with_uv.WithUv, "install", lambda *_: pytest.fail("it was installed"))
+        asked: list[int] = []
+        with pytest.raises(UsageError):
+            environments.make(need("frame", size_bytes=10), may_install=lambda size: bool(asked.append(size)))
+        assert asked == [3 * sum(path.stat().st_size for path in shelf.folder.glob("*-1.0-*.whl"))]
+        assert environments.list() == []
+
+    def test_an_answer_is_not_asked_for_twice(self, environments, shelf, monkeypatch):
+        monkeypatch.setattr(building, "ASKED_BYTES", 100)
+        asked: list[int] = []
+        environments.make(need("frame", size_bytes=200), may_install=lambda size: not asked.append(size))
+        assert len(asked) == 1
+
     def test_one_that_turns_out_large_is_asked_about_too(self, environments, shelf, tmp_path, monkeypatch):
-        monkeypatch.setattr(building, "download_sizes", lambda files, is_offline: [])
+        monkeypatch.setattr(building, "download_sizes", lambda files, **_: [])
         monkeypatch.setattr(building, "ASKED_BYTES", 100)
         with pytest.raises(UsageError):
             environments.make(need("frame"), may_install=lambda size: False)
@@ -308,6 +289,12 @@ class TestNetwork:
         environments.remove(built.digest)
         again = environments.make(need("frame"))
         assert again.stack == built.stack
+
+    def test_an_index_without_dates_leaves_the_bounds(self, environments, address):
+        said: list[str] = []
+        built = environments.make(need("plain", as_of="2020-01-01", bounds=("plain<2",)), say=said.append)
+        assert versions(built) == {"plain": "1.0"}
+        assert any("does not tell when files were published" in line for line in said)
 
     def test_without_index_and_cache_it_says_so_and_names_neither_host_nor_password(
         self, environments, address, server
@@ -411,6 +398,79 @@ class TestRebuilding:
         with pytest.raises(UnsatisfiableError, match="win-amd64"):
             environments.rebuild(stack.model_copy(update={"platform": "win-amd64"}))
 
+    def test_a_large_one_is_asked_about_before_anything_is_fetched(self, environments, shelf, tmp_path, monkeypatch):
+        stack = environments.make(need("frame")).stack
+        monkeypatch.setattr(building, "ASKED_BYTES", 1000)
+        monkeypatch.setattr(with_uv.WithUv, "install", lambda *_: pytest.fail("it was installed"))
+        sizes = [path.stat().st_size for path in shelf.folder.glob("*-1.0-*.whl")]
+        asked: list[int] = []
+        elsewhere = Environments(tmp_path / "elsewhere")
+        with pytest.raises(UsageError, match="this record"):
+            elsewhere.rebuild(stack, may_install=lambda size: bool(asked.append(size)))
+        assert asked == [3 * sum(sizes)]
+        assert leftovers(tmp_path / "elsewhere") == []
+
+
+class TestStrangers:
+    """`may_build=False`: nothing that a package brings along runs outside of the sandbox."""
+
+    @pytest.fixture
+    def mark(self, tmp_path) -> Path:
+        return tmp_path / "was-here"
+
+    def test_a_source_is_not_built(self, environments, shelf, tmp_path, mark):
+        shelf.add_source("evil", "1.0", mark)
+        shelf.add("wrapper", "1.0", "evil")
+        for wanted in ("evil", "wrapper"):
+            with pytest.raises(UnsatisfiableError, match="evil would have to be built here") as caught:
+                environments.make(need(wanted), may_build=False)
+            assert "--untrusted" in str(caught.value.hint)
+        assert not mark.exists()
+        assert environments.list() == []
+        assert leftovers(tmp_path / "home") == []
+        built = environments.make(need("evil"))
+        assert mark.exists()
+        assert environments.make(need("evil"), may_build=False) == built
+
+    def test_a_recorded_source_is_not_built(self, environments, shelf, tmp_path, mark):
+        shelf.add_source("evil", "1.0", mark)
+        stack = environments.make(need("evil", "plain")).stack
+        mark.unlink()
+        elsewhere = Environments(tmp_path / "elsewhere")
+        with pytest.raises(UnsatisfiableError, match="evil would have to be built here"):
+            elsewhere.rebuild(stack, may_build=False)
+        assert not mark.exists()
+        assert elsewhere.rebuild(stack).stack == stack
+        assert mark.exists()
+
+    @pytest.mark.parametrize("may_build", [False, True])
+    def test_what_a_wheel_says_at_the_start_of_python_is_not_run(
+        self, environments, shelf, mark, may_build, monkeypatch
+    ):
+        monkeypatch.setenv("UV_COMPILE_BYTECODE", "1")
+        shelf.add("evil", "1.0", more={"evil.pth": f"import pathlib; pathlib.Path({str(mark)!r}).touch()\n"})
+        built = environments.make(need("evil"), may_build=may_build)
+        packages = Path(built.folder) / "lib" / f"python{MINOR}" / "site-packages"
+        assert (packages / "evil" / "__pycache__" / f"__init__.cpython-{SHORT}.pyc").is_file()
+        assert not mark.exists()
+        ask(built, "")
+        assert mark.exists()
+
+    def test_bytecode_laid_over_another_package_stays_where_it_is(self, environments, shelf, tmp_path):
+        shelf.add("evil", "1.0", "plain<2", more={"plain/__init__.py": "__version__ = 'evil'\n"})
+        environments.make(need("evil"), may_build=False)
+        assert list((tmp_path / "home" / "cache" / "bytecode").glob("*/*")) == []
+        assert ask(environments.make(need("plain<2")), "import plain; print(plain.__version__)") == "1.0"
+
+    def test_the_stack_of_a_record_holds_no_options(self, environments, shelf, tmp_path, mark):
+        path = shelf.add_source("evil", "1.0", mark)
+        stack = environments.make(need("plain")).stack
+        for name in (f"evil @ {path.as_uri()} #", f"plain==1.0\nevil @ {path.as_uri()} #"):
+            package = stack.packages[0].model_copy(update={"name": name, "sha256": None})
+            with pytest.raises(ConstraintError):
+                environments.rebuild(stack.model_copy(update={"packages": (package,)}), may_build=False)
+        assert not mark.exists()
+
 
 class TestOwnPip:
     """Interpreters that uv refuses."""
@@ -436,6 +496,21 @@ class TestOwnPip:
         assert leftovers(tmp_path / "home") == []
         again = Environments(tmp_path / "elsewhere").rebuild(built.stack)
         assert again.stack == built.stack
+
+    def test_for_strangers_it_chooses_nothing_and_installs_wheels_alone(self, environments, shelf, tmp_path):
+        mark = tmp_path / "was-here"
+        shelf.add_source("evil", "1.0", mark)
+        with pytest.raises(UnsatisfiableError, match="without running code of theirs"):
+            environments.make(need("frame"), may_build=False)
+        plain, evil = (environments.make(need(name)).stack for name in ("frame", "evil"))
+        mark.unlink()
+        elsewhere = Environments(tmp_path / "elsewhere")
+        assert elsewhere.rebuild(plain, may_build=False).stack == plain
+        with pytest.raises(UnsatisfiableError, match="evil") as caught:
+            elsewhere.rebuild(evil, may_build=False)
+        assert "--trust" in str(caught.value.hint)
+        assert not mark.exists()
+        assert leftovers(tmp_path / "elsewhere") == []
 
 
 @pytest.mark.needs("registry")
@@ -551,7 +626,7 @@ class TestCommands:
         assert storage("prune")["removed"] == []
         with environments.in_use(used.digest):
             removed = storage("prune", "--kind", "environments", "--older-than", "1d")["removed"]
-        assert [item["name"] for item in removed] == [f"{lonely.digest[:16]} (lonely)"]
+        assert [item["name"] for item in removed] == [f"{lonely.digest[:16]} (frame)"]
         assert [one.digest for one in environments.list()] == [used.digest]
         assert storage("prune", "--kind", "packages", "--older-than", "1d")["removed"] == []
         old = time.time() - 2 * 86_400

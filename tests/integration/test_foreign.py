@@ -1,6 +1,9 @@
 """A framework in a process of its own, on real processes: what crosses to it, and every way in which it can end."""
 
+import os
 import shutil
+import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,8 +15,10 @@ from mlmodelscope.core.errors import EnvironmentMissingError, PredictorError, Wo
 from mlmodelscope.core.predictor import Profiles, Reveals, Simulates
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.provision.portable import portable_folder
-from mlmodelscope.worker.foreign import open_foreign
+from mlmodelscope.worker import foreign
+from mlmodelscope.worker.foreign import open_foreign, shim_command
 from mlmodelscope.worker.job import FrameworkHost
+from mlmodelscope.worker.protocol import Channel
 
 ECHO = """
 import os, signal, sys, time
@@ -229,15 +234,77 @@ def test_its_software_is_its_own(open_echo):
     assert software["variables"]["MLMODELSCOPE_TEST"] == "here"
 
 
-def test_the_portable_layer_is_made_once_and_holds_no_package(tmp_path):
+def test_the_portable_layer_is_made_once_and_holds_files_of_ours_only(tmp_path):
     first = portable_folder(tmp_path)
-    made = first.stat().st_mtime_ns
+    made = {path: path.stat().st_mtime_ns for path in first.rglob("*.py")}
+    os.utime(first, (0, 0))
     assert portable_folder(tmp_path) == first
-    assert first.stat().st_mtime_ns == made
-    assert not list(first.rglob("__init__.py"))
+    assert first.stat().st_mtime > 0, "a folder that was used looks old"
+    assert {path: path.stat().st_mtime_ns for path in first.rglob("*.py")} == made
     assert (first / "mlmodelscope" / "worker" / "shim.py").is_file()
     assert {path.name for path in (tmp_path / "portable").iterdir()} == {first.name}
     assert [path.name for path in first.iterdir()] == ["mlmodelscope"]
+    folders = {path.parent for path in made}
+    assert {path for path in made if not path.read_bytes()} == {folder / "__init__.py" for folder in folders}
+
+
+def test_a_release_of_ours_beside_the_framework_is_not_used(tmp_path):
+    """As in an image that has one installed, and by variables of its own, which count there."""
+    (tmp_path / "installed" / "mlmodelscope").mkdir(parents=True)
+    (tmp_path / "installed" / "mlmodelscope" / "__init__.py").write_text("raise SystemExit('the wrong release')")
+    ours, theirs = socket.socketpair()
+    address = f"fd:{theirs.fileno()}"
+    command = shim_command(
+        sys.executable, str(portable_folder(tmp_path / "home")), address, str(tmp_path), is_isolated=False
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    with ours, subprocess.Popen(command, pass_fds=(theirs.fileno(),), env=environment):
+        theirs.close()
+        hello = Channel(ours).receive()
+        ours.shutdown(socket.SHUT_RDWR)
+    assert hello is not None
+    assert hello["type"] == "hello"
+
+
+def test_it_keeps_to_the_processors_that_it_was_given(tmp_path):
+    processor = max(os.sched_getaffinity(0))
+    ours, theirs = socket.socketpair()
+    address = f"fd:{theirs.fileno()}"
+    command = shim_command(
+        sys.executable, str(portable_folder(tmp_path / "home")), address, str(tmp_path), cpus=[processor]
+    )
+    with ours, subprocess.Popen(command, pass_fds=(theirs.fileno(),)) as process:
+        theirs.close()
+        Channel(ours).receive()
+        assert os.sched_getaffinity(process.pid) == {processor}
+        ours.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_profile_is_written_where_it_can_be(open_echo, tmp_path):
+    predictor = open_echo(
+        more="def start_profile(self, folder): self.folder = folder; open(os.path.join(folder, 'x'), 'w').close()\n"
+        "    def stop_profile(self): return [[{'name': self.folder}]]"
+    )
+    assert isinstance(predictor, Profiles)
+    for folder in (str(tmp_path), str(tmp_path / "not-seen-from-there")):
+        predictor.start_profile(folder)
+        ((layer,),) = predictor.stop_profile()
+        written = Path(layer["name"], "x")
+        assert written.exists()
+        assert (layer["name"] == folder) == (folder == str(tmp_path))
+        written.unlink()
+    written.parent.rmdir()
+
+
+def test_a_container_that_never_calls_is_asked_about(monkeypatch, tmp_path):
+    monkeypatch.setattr(foreign, "_ANSWER_SECONDS", 0.05)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        host = FrameworkHost(python="", portable="", listener=os.dup(listening.fileno()), shared=str(tmp_path))
+        with pytest.raises(WorkerCrashError, match="did not answer") as caught:
+            open_foreign(host, "echo:Predictor")
+    assert caught.value.fields["in_container"] is True
 
 
 def test_two_releases_do_not_share_a_portable_layer(tmp_path, monkeypatch):

@@ -3,15 +3,20 @@
 import gzip
 import importlib.util
 import json
+import os
 
 import pytest
+from tests.integration.shelf import Shelf
 
 from mlmodelscope.library import make_request
+from mlmodelscope.provision import pip_settings
 
 pytestmark = [pytest.mark.needs("registry"), pytest.mark.xdist_group("foreign-functions")]
 
 # a small package that is no part of our own environment
 PACKAGE, REQUIREMENT = "roman", "roman==4.2"
+# one that no registry has
+STRANGER = "strangersownpackage"
 PHOTOS = {
     "0-red/bright.ppm": (250, 20, 30),
     "0-red/dark.ppm": (90, 20, 10),
@@ -175,3 +180,36 @@ def test_a_strangers_functions_run_there_in_the_sandbox(lab):
     assert record.failure is None
     assert record.software.environment.is_sandboxed
     assert record.accuracy.top1.value == pytest.approx(4 / 5)
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """A stranger's own packages, beside those of the registry."""
+    links = [str(tmp_path / "shelf"), os.environ.get("PIP_FIND_LINKS", "")]
+    monkeypatch.setenv("PIP_FIND_LINKS", " ".join(filter(None, links)))
+    pip_settings._configured.cache_clear()
+    yield Shelf(tmp_path / "shelf")
+    pip_settings._configured.cache_clear()
+
+
+def test_a_strangers_package_is_not_built_outside_of_the_sandbox(lab, shelf, tmp_path):
+    mark = tmp_path / "was-here"
+    shelf.add_source(STRANGER, "1.0", mark)
+    manifest = model(lab, "building", requirements=(REQUIREMENT, f"{STRANGER}==1.0"))
+    record = run(lab, manifest, is_trusted=False)
+    assert record.failure.code == "unsatisfiable"
+    assert record.failure.fields["packages"] == [STRANGER]
+    assert not mark.exists()
+
+
+@pytest.mark.needs("bwrap")
+def test_a_strangers_package_starts_with_python_in_the_sandbox_alone(lab, shelf, tmp_path):
+    mark = tmp_path / "was-here"
+    line = f"import os, pathlib; os.environ['STARTED'] = 'yes'; pathlib.Path({str(mark)!r}).touch()\n"
+    shelf.add(STRANGER, "2.0", more={"stranger.pth": line})
+    lines = IMPORTING + "\nimport os\nassert os.environ['STARTED'] == 'yes'"
+    manifest = model(lab, "starting", lines, requirements=(REQUIREMENT, f"{STRANGER}==2.0"))
+    record = run(lab, manifest, is_trusted=False)
+    assert record.failure is None
+    assert record.software.packages[STRANGER] == "2.0"
+    assert not mark.exists()

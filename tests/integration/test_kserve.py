@@ -309,6 +309,57 @@ def test_garbage_is_a_typed_fault(tiny, garbage):
     predictor.unload()
 
 
+DESCRIBED = {
+    "names for layers": {"inputs": ["x"]},
+    "a layer without a name": {"inputs": [{"datatype": "FP32", "shape": [1]}]},
+    "words for sizes": {"inputs": [{"name": "x", "datatype": "FP32", "shape": ["a"]}]},
+    "no list": {"outputs": True},
+}
+
+
+@pytest.mark.parametrize("described", DESCRIBED)
+def test_a_model_that_is_described_with_garbage_is_a_typed_fault(tiny, described):
+    tiny.layers = {**LAYERS, **DESCRIBED[described]}
+    fault = refused(lambda: load(tiny.address))
+    assert (fault.code, "garbage" in fault.message) == ("predictor_failed", True)
+
+
+def test_extensions_that_are_no_list_offer_nothing(tiny):
+    tiny.extensions = True
+    predictor, _ = load(tiny.address)
+    np.testing.assert_array_equal(predictor.predict([X])[0], Y)
+    predictor.unload()
+
+
+def test_a_refusal_that_is_no_text_is_told_as_it_came(tiny):
+    tiny.answer = lambda handler: handler.reply(500, b'{"error": {"code": 7}}')
+    predictor, _ = load(tiny.address)
+    assert refused(lambda: predictor.predict([X])).message.endswith('status 500: {"error": {"code": 7}}')
+    predictor.unload()
+
+
+@pytest.mark.parametrize("has_source", [True, False])
+def test_a_model_of_the_server_is_evaluated_without_files(lab, tiny, has_source):
+    def means(handler):
+        (given,) = handler.server.requests[-1]["inputs"]
+        scores = np.float32(given["data"]).reshape(given["shape"]).mean((2, 3)) * 10
+        output = {"name": "scores", "datatype": "FP32", "shape": list(scores.shape), "data": scores.ravel().tolist()}
+        return answering([output])(handler)
+
+    tiny.layers = {
+        "inputs": [{"name": "image", "datatype": "FP32", "shape": [-1, 3, 8, 8]}],
+        "outputs": [{"name": "scores", "datatype": "FP32", "shape": [-1, 3]}],
+    }
+    tiny.answer = means
+    changes = {} if has_source else {"source": None}
+    model = lab.model("linear", framework={"name": "kserve-v2"}, **changes)
+    record = lab.evaluate(model, dataset=lab.photos(), framework=f"kserve-v2@{tiny.address}")
+    assert record.failure is None, record.failure
+    assert record.accuracy.top1.value == pytest.approx(5 / 6)
+    assert (record.software.framework, record.software.framework_version) == ("kserve-v2", "tiny 0.1")
+    assert (record.model.weights_digest is None) is not has_source
+
+
 def test_what_the_server_says_is_told(tiny):
     tiny.answer = lambda handler: handler.reply(500, b'{"error": "out of memory\\nat line 3"}')
     predictor, _ = load(tiny.address)
@@ -353,11 +404,27 @@ def test_a_dead_address_says_so(address):
 
 
 @pytest.mark.parametrize(
-    "options", [{"nonsense": 1}, {"load_seconds": 0}, {"predict_seconds": True}, {"model": ""}, {"model": 3}]
+    "options",
+    [
+        {"nonsense": 1},
+        {"load_seconds": 0},
+        {"predict_seconds": True},
+        {"predict_seconds": "long"},
+        {"model": ""},
+        {"model": 3},
+        {"binary": "perhaps"},
+    ],
 )
 def test_options_are_checked(tiny, options):
     (name,) = options
     assert refused(lambda: load(tiny.address, options=options)).fields["option"] == name
+
+
+def test_options_are_taken_as_the_command_line_gives_them(tiny):
+    predictor, _ = load(tiny.address, options={"load_seconds": "20", "predict_seconds": "20.5", "binary": "true"})
+    np.testing.assert_array_equal(predictor.predict([X])[0], Y)
+    assert "data" not in tiny.requests[0]["inputs"][0]
+    predictor.unload()
 
 
 def test_the_manifests_name_is_the_models_name(tiny):

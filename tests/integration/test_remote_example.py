@@ -1,13 +1,14 @@
 """The example in C++, built and evaluated: exotic hardware is a framework like any other."""
 
-import importlib.util
 import socket
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("grpc", reason="gRPC is not installed: pip install 'mlmodelscope[rpc]'")
 
@@ -50,17 +51,9 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def make_bitfile():
-    spec = importlib.util.spec_from_file_location("make_bitfile", EXAMPLE / "make_bitfile.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.colours()
-
-
 @pytest.fixture
-def bitfile(tmp_path):
-    (tmp_path / "colours.bit").write_text(make_bitfile())
-    return str(tmp_path / "colours.bit")
+def bitfile():
+    return str(EXAMPLE / "colours.bit")
 
 
 def load(address, path, **changes):
@@ -123,16 +116,30 @@ def test_the_newest_bitfile_is_on_the_device(device, bitfile):
 
 @pytest.mark.parametrize("device", ["unix"], indirect=True)
 def test_it_is_evaluated_like_any_other(lab, device):
-    lab.write("colours.bit", make_bitfile())
-    model = lab.model("fpga", source={"graph_path": "colours.bit"})
     done = lab.run(
-        *("evaluate", model, "--framework", f"remote@{device}", "--dataset", lab.photos(), "--json"),
-        *("--launches", "2", "--queries", "8", "--duration", "0", "--timed", "inference"),
+        *("evaluate", str(EXAMPLE / "colours.yml"), "--dataset", str(EXAMPLE / "photos.yml")),
+        *("--framework", f"remote@{device}", "--timed", "inference", "--launches", "2", "--queries", "8"),
     )
     assert done.code == 0, done.err
+    assert "framework  remote toy-fpga 1.0\n" in done.out
+    assert "remote toy-fpga 1.0" in lab.run("history").out
     (record,) = lab.records()
     assert record.status == "succeeded"
     assert record.accuracy.top1.value == pytest.approx(5 / 6)
     assert {launch.clock for launch in record.launches} == {"simulated"}
     assert record.performance.latency_median_ns.value == START_NS + ROW_NS
     assert "toy-fpga" in record.execution.provider
+
+
+def test_its_files_are_those_that_the_script_writes(tmp_path):
+    subprocess.run([sys.executable, str(EXAMPLE / "make_files.py"), str(tmp_path)], check=True, timeout=60)
+    written = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) == 7
+    # the pictures are compared by what is in them: another zlib may pack them otherwise
+    for name in written:
+        ours, theirs = EXAMPLE / name, tmp_path / name
+        if name.suffix == ".png":
+            with Image.open(ours) as kept, Image.open(theirs) as made:
+                assert (kept.size, kept.tobytes()) == (made.size, made.tobytes())
+        else:
+            assert ours.read_bytes() == theirs.read_bytes()

@@ -2,11 +2,13 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +20,7 @@ pytest.importorskip("grpc", reason="gRPC is not installed: pip install 'mlmodels
 import grpc
 
 from mlmodelscope.core.predictor import Simulates
+from mlmodelscope.measure.processes import children_of
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.predictors.remote import Predictor
 from mlmodelscope.rpc import predictor_pb2 as messages
@@ -55,15 +58,22 @@ def expected():
     return [[y, np.maximum(y, 0)] for y in sums]
 
 
-def serve(*arguments):
+def serve(*arguments, **variables):
     """A server process and the address that it said."""
+    process, said = start(*arguments, **variables)
+    return process, said["address"]
+
+
+def start(*arguments, **variables):
+    """A server process and all that it said when it was ready."""
     command = [str(COMMAND), "predictor", "serve", *arguments, "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, **variables}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     lines = []
     for line in process.stdout:
         lines.append(line)
         if line.startswith("}"):
-            return process, json.loads("".join(lines))["address"]
+            return process, json.loads("".join(lines))
     raise AssertionError(process.stderr.read())
 
 
@@ -221,6 +231,15 @@ def test_a_tensor_of_256_megabytes_passes_without_shared_memory(listening):
     assert got.shape == given.shape
     assert got[0, -1] == 7
     predictor.unload()
+
+
+def test_a_type_that_was_not_known_at_load_passes(listening):
+    predictor, facts = load(listening(Echo), types=["unknown", "float32"])
+    assert facts["outputs"][0]["element_type"] == "unknown"
+    given = [np.arange(3), np.float32([1])]
+    assert [array.dtype for array in predictor.predict(given)] == [array.dtype for array in given]
+    with pytest.raises(PredictorFault, match="announced"):
+        predictor.predict(given[::-1])
 
 
 @pytest.mark.parametrize("name", ["bool", "int8", "uint16", "int64", "float64", "complex64"])
@@ -496,6 +515,209 @@ def test_a_socket_that_a_dead_server_left_is_taken_over(socket_folder):
     assert not path.exists()
 
 
+def test_an_evaluation_that_fails_leaves_no_model_behind(lab, listening):
+    lab.photos()
+    lab.write("photos/0-red/dark.png", b"no picture")
+    model = lab.model(outputs=[{"type": "tensor", "element_type": "float32"}])
+    address = listening(Echo, most_models=1)
+    done = lab.run(
+        *("evaluate", model, "-d", str(lab.root / "photos.yml"), "-f", f"remote@{address}"),
+        # with shared memory, the server would know it all the same
+        *("--launches", "1", "--queries", "6", "--duration", "0", "--option", "shared_memory=false"),
+    )
+    assert (done.code, "sample_invalid" in done.err) == (1, True), done.err
+    load(address)[0].unload()
+
+
+KILLED = """
+import os, sys
+from mlmodelscope.predictors.remote import Predictor
+
+Predictor().load({"graph_path": "", "threads": 1, "options": {"address": sys.argv[1], "shared_memory": sys.argv[2]}})
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_client_that_was_killed_leaves_no_model_behind(listening, tmp_path):
+    made = []
+
+    class Remembered(Echo):
+        def __init__(self):
+            made.append(self)
+
+    address = listening(Remembered, most_models=1, folder=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", KILLED, address, str(tmp_path)], timeout=60)
+    assert (done.returncode, len(made)) == (-signal.SIGKILL, 1)
+    predictor, _ = load(address, shared_memory=str(tmp_path))
+    assert predictor._client.shares_memory
+    assert "holds 1 models" in refused(lambda: load(address)).message
+    predictor.unload()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_misses_a_killed_client_without_another_one(monkeypatch, tmp_path):
+    unloaded = threading.Event()
+
+    class Freed(Echo):
+        def unload(self):
+            unloaded.set()
+
+    monkeypatch.setattr("mlmodelscope.rpc.server._LOOK_SECONDS", 0.05)
+    server = start_server(Service(Freed, folder=str(tmp_path)), "127.0.0.1:0")
+    waiting = threading.Thread(target=server.wait)
+    waiting.start()
+    subprocess.run([sys.executable, "-c", KILLED, server.address, str(tmp_path)], timeout=60)
+    assert unloaded.wait(60)
+    assert server.stop()
+    waiting.join()
+
+
+def test_a_client_that_gave_up_while_the_model_was_loaded_leaves_none_behind(listening):
+    release, unloaded = threading.Event(), threading.Event()
+
+    class Slow(Echo):
+        def load(self, model):
+            release.wait(60)
+            return super().load(model)
+
+        def unload(self):
+            unloaded.set()
+
+    address = listening(Slow, most_models=1)
+    fault = refused(lambda: load(address, load_seconds=0.5, shared_memory=False))
+    assert "load_seconds" in fault.hint
+    release.set()
+    assert unloaded.wait(60)
+    load(address)[0].unload()
+
+
+def test_a_call_that_hangs_does_not_keep_the_server(socket_folder):
+    release, running = threading.Event(), threading.Event()
+
+    class Hanging(Echo):
+        def predict(self, inputs):
+            running.set()
+            release.wait(60)
+            return inputs
+
+    server = start_server(Service(Hanging), f"unix:{socket_folder}/hanging.sock")
+    predictor, _ = load(server.address)
+    with ThreadPoolExecutor(1) as caller:
+        call = caller.submit(refused, lambda: predictor.predict([np.zeros(1, np.float32)]))
+        assert running.wait(60)
+        assert server.stop() is False
+        assert call.result(60).code == "predictor_failed"
+    assert list(socket_folder.iterdir()) == []
+    release.set()
+    predictor.unload()
+
+
+HANGING = """
+import time
+
+class Predictor:
+    name, packages, environment, formats = "hanging", (), {}, ()
+    def load(self, model):
+        layers = [{"name": "x", "shape": None, "element_type": "float32"}]
+        return {"framework": "hanging", "version": "1", "threads": 1, "inputs": layers, "outputs": layers}
+    def predict(self, inputs):
+        print("hangs", flush=True)
+        time.sleep(3600)
+    def unload(self):
+        pass
+"""
+
+
+@pytest.fixture
+def hanging(tmp_path):
+    """A plug-in whose calls do not come to their end, as a package that is installed."""
+    (tmp_path / "hanging_predictor.py").write_text(HANGING)
+    facts = tmp_path / "hanging_predictor-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: hanging-predictor\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[mlmodelscope.predictors]\nhanging = hanging_predictor:Predictor\n")
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("signals, code", [(1, 0), (2, 130)])
+def test_ctrl_c_ends_a_server_whose_call_hangs(hanging, socket_folder, signals, code):
+    path = socket_folder / "hangs.sock"
+    process, address = serve("hanging", "--address", f"unix:{path}", PYTHONPATH=hanging)
+    predictor, _ = load(address)
+    with ThreadPoolExecutor(1) as caller:
+        call = caller.submit(refused, lambda: predictor.predict([np.zeros(1, np.float32)]))
+        assert process.stdout.readline() == "hangs\n"
+        process.send_signal(signal.SIGINT)
+        while path.exists():
+            time.sleep(0.01)
+        for _ in range(signals - 1):
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, "Traceback" in err) == (code, False), err
+        assert call.result(60).code == "predictor_failed"
+    predictor.unload()
+
+
+@pytest.mark.needs("registry", "uv")
+@pytest.mark.xdist_group("hosting")
+class TestServedFromAnEnvironmentOfItsOwn:
+    @pytest.fixture
+    def home(self, lab, tmp_path_factory):
+        """The lab's, with the environments and packages that other tests have made."""
+        shared = tmp_path_factory.getbasetemp().parent / "hosting-home"
+        lab.home.mkdir(parents=True, exist_ok=True)
+        for name in ("environments", "cache"):
+            (shared / name).mkdir(parents=True, exist_ok=True)
+            (lab.home / name).symlink_to(shared / name)
+        return str(lab.home)
+
+    def test_another_version_than_ours_is_evaluated(self, lab, home):
+        process, said = start("onnxruntime@1.17.x", MLMODELSCOPE_HOME=home)
+        assert (said["framework"], said["version"], said["environment"]) == ("onnxruntime", "1.17.3", "venv")
+        record = lab.evaluate(lab.model(), dataset=lab.photos(), framework=f"remote@{said['address']}")
+        assert record.status == "succeeded", record.failure
+        assert record.accuracy.top1.value == pytest.approx(5 / 6)
+        assert record.software.framework_version == "onnxruntime 1.17.3"
+        lab.write("broken.onnx", b"nonsense")
+        broken = lab.model("broken", source={"graph_path": "broken.onnx"})
+        failed = lab.evaluate(broken, dataset=lab.photos(), framework=f"remote@{said['address']}")
+        assert failed.failure.code == "model_format"
+        process.terminate()
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+
+    def test_its_process_ends_with_the_server(self, home):
+        process, address = serve("onnxruntime@1.17.x", MLMODELSCOPE_HOME=home)
+        pytest.importorskip("onnx")
+        predictor = Predictor()
+        path = Path(home) / "linear.onnx"
+        path.write_bytes(linear_onnx("n"))
+        predictor.load({"graph_path": str(path), "threads": 1, "options": {"address": address}})
+        (child,) = children_of(process.pid)
+        with os.fdopen(os.pidfd_open(child)) as ended:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+            assert process.returncode == 0
+            readable, _, _ = select.select([ended], [], [], 60)
+        assert readable
+        predictor.unload()
+
+    def test_a_process_that_dies_is_a_fault_that_says_how(self, home):
+        process, address = serve("onnxruntime@1.17.x", MLMODELSCOPE_HOME=home)
+        path = Path(home) / "linear.onnx"
+        path.write_bytes(linear_onnx("n"))
+        predictor = Predictor()
+        predictor.load({"graph_path": str(path), "threads": 1, "options": {"address": address}})
+        (child,) = children_of(process.pid)
+        os.kill(child, signal.SIGSEGV)
+        fault = refused(lambda: predictor.predict(SAMPLES[0]))
+        assert (fault.code, "SIGSEGV" in fault.message) == ("predictor_failed", True)
+        predictor.load({"graph_path": str(path), "threads": 1, "options": {"address": address}})
+        np.testing.assert_allclose(predictor.predict(SAMPLES[0])[0], expected()[0][0], rtol=1e-5)
+        predictor.unload()
+        end(process)
+
+
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_server_cleanly(sent):
     process, address = serve("null")
@@ -512,6 +734,10 @@ def test_a_signal_ends_the_server_cleanly(sent):
     [
         (["nonsense"], 2, "no framework named"),
         (["remote"], 2, "itself a client"),
+        (["null", "-e", "container"], 2, "local or venv"),
+        (["null", "-e", "venv"], 2, "no software stack is known for null"),
+        (["onnxruntime@99.x", "-e", "local"], 2, "is needed"),
+        (["onnxruntime@>=2 <1"], 2, "onnxruntime"),
         (["null", "--address", "nonsense"], 2, "no address"),
         (["null", "--address", "unix:/nowhere/x.sock"], 2, "no folder"),
         (["null", "--address", "192.0.2.1:5500"], 2, "cannot listen"),

@@ -14,7 +14,17 @@ import click
 if TYPE_CHECKING:
     from mlmodelscope.library import Workspace
 
-__all__ = ["MOST_THREADS", "as_json", "echo_json", "environment", "installs", "open_workspace", "plain", "untrusted"]
+__all__ = [
+    "MOST_THREADS",
+    "as_json",
+    "echo_json",
+    "environment",
+    "installs",
+    "may_install",
+    "open_workspace",
+    "plain",
+    "untrusted",
+]
 
 # above every machine there is; frameworks start as many threads as they are told to, and a slip of the finger must not
 # fill the process table
@@ -45,7 +55,9 @@ def installs(function: F) -> F:
     return click.option("--yes", "is_yes", is_flag=True, help=text)(function)
 
 
-def _may_install(is_yes: bool) -> Callable[[int], bool]:
+def may_install(is_yes: bool) -> Callable[[int], bool]:
+    """Asks on a terminal before a large install; elsewhere `--yes` decides."""
+
     def ask(size_bytes: int) -> bool:
         if is_yes or not sys.stdin.isatty():
             return is_yes
@@ -86,6 +98,6 @@ def open_workspace(*, draws: bool = False, is_yes: bool = False) -> Iterator[Wor
 
     with (
         open_display(sys.stderr) as display,
-        Workspace(on_event=display.on_event, progress=display, may_install=_may_install(is_yes)) as workspace,
+        Workspace(on_event=display.on_event, progress=display, may_install=may_install(is_yes)) as workspace,
     ):
         yield workspace

@@ -1,13 +1,18 @@
-"""`mlmodelscope predictor`: a predictor of this environment for programs elsewhere."""
+"""`mlmodelscope predictor`: a predictor of this machine for programs elsewhere."""
 
 from __future__ import annotations
 
 import os
 import signal
+from typing import TYPE_CHECKING
 
 import click
 
-from mlmodelscope.cli.options import as_json, echo_json
+from mlmodelscope.cli.options import as_json, echo_json, installs, may_install
+
+if TYPE_CHECKING:
+    from mlmodelscope.rpc.server import RunningServer
+    from mlmodelscope.serving import Supply
 
 
 @click.group("predictor")
@@ -16,33 +21,38 @@ def command() -> None:
 
 
 @command.command("serve")
-@click.argument("name")
+@click.argument("name", metavar="NAME[@VERSION]")
 @click.option(
     "--address",
     default="127.0.0.1:0",
     metavar="unix:PATH|HOST:PORT",
     help="Where to listen; port 0 takes any that is free.",
 )
+@click.option("--environment", "-e", metavar="KIND", help="local or venv. Default: local if the framework is there.")
+@installs
 @click.option("--models", default=8, type=click.IntRange(min=1), help="How many models may be loaded at once.")
 @click.option("--no-shared-memory", is_flag=True, help="Tensors travel in messages even on one machine.")
 @as_json
-def serve(name: str, address: str, models: int, no_shared_memory: bool, is_json: bool) -> int:
-    """Serve the framework NAME of this environment until it is stopped with Ctrl-C or SIGTERM.
+def serve(
+    name: str,
+    address: str,
+    environment: str | None,
+    is_yes: bool,
+    models: int,
+    no_shared_memory: bool,
+    is_json: bool,
+) -> int:
+    """Serve the framework NAME until it is stopped with Ctrl-C or SIGTERM.
 
-    The address is printed once it can be used: mlmodelscope evaluate MODEL --framework remote@ADDRESS. Whoever can
-    reach the address can load files of this machine: there is no other protection.
+    It comes from this environment, or from one of its own, which is made where it is missing: caffe2,
+    'onnxruntime@1.17.x'. The address is printed once it can be used: mlmodelscope evaluate MODEL --framework
+    remote@ADDRESS. Whoever can reach the address can load files of this machine: there is no other protection.
     """
-    from mlmodelscope.core.errors import EnvironmentMissingError, UsageError
-    from mlmodelscope.core.plugins import installed_version, predictors
+    from mlmodelscope.core import settings
+    from mlmodelscope.core.errors import EnvironmentMissingError
+    from mlmodelscope.hosting import Preparation
+    from mlmodelscope.serving import prepare_supply
 
-    predictor = predictors().get(name)
-    if getattr(predictor, "takes_address", False):
-        raise UsageError(f"{predictor.name} is itself a client", hint="use the address that it would use")
-    if predictor.packages and installed_version(predictor) is None:
-        raise EnvironmentMissingError(
-            f"{predictor.name} is not installed in this environment",
-            hint=f"pip install '{predictor.packages[0]}', or run this command where it is",
-        )
     try:
         from mlmodelscope.rpc.server import Service, start_server
         from mlmodelscope.rpc.shared import FOLDER
@@ -50,19 +60,40 @@ def serve(name: str, address: str, models: int, no_shared_memory: bool, is_json:
         raise EnvironmentMissingError(
             f"serving needs gRPC, which is not installed: {error}", hint="pip install 'mlmodelscope[rpc]'"
         ) from error
-    # its framework is imported when a model is loaded, and reads them then
-    os.environ.update(predictor.environment)
+    preparation = Preparation(settings.home(), may_install(is_yes), lambda text: click.echo(text, err=True))
+    supply = prepare_supply(name, environment, preparation)
     # a shell that starts us in the background has this signal ignored, and then nobody could end us with it
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    server = start_server(Service(predictor, folder=None if no_shared_memory else FOLDER, most_models=models), address)
+    service = Service(supply.make, folder=None if no_shared_memory else FOLDER, most_models=models)
+    server = start_server(service, address)
     try:
-        if is_json:
-            echo_json({"framework": predictor.name, "address": server.address})
-        else:
-            click.echo(f"{predictor.name} is ready at {server.address}")
+        _say_ready(supply, server.address, is_json)
         server.wait()
     except KeyboardInterrupt:
         pass
     finally:
-        server.stop()
+        _stop(server, supply)
     return 0
+
+
+def _say_ready(supply: Supply, address: str, is_json: bool) -> None:
+    if is_json:
+        facts = {"framework": supply.framework, "version": supply.version, "environment": supply.environment}
+        echo_json({**facts, "address": address})
+        return
+    click.echo(f"{supply.framework} {supply.version} is ready at {address}")
+
+
+def _stop(server: RunningServer, supply: Supply) -> None:
+    """Ends the server, in a few seconds even where a call hangs, and at once where the user asks again."""
+    code = 0
+    try:
+        if server.stop():
+            return
+        click.echo("a call that did not come to its end was given up", err=True)
+    except KeyboardInterrupt:
+        server.free_address()
+        code = 130
+    supply.end()
+    # Python would wait for the thread that hangs
+    os._exit(code)

@@ -10,11 +10,10 @@ so that `threads` is the number that compute. The number is the process's: a cal
 # ruff: noqa: B905 - zip(strict=) is younger than Python 3.6
 
 import re
-import warnings
 from typing import Any, ClassVar, Dict, List, Optional, Sequence, Tuple
 
+from mlmodelscope.predictors.caffe2file import check_operators, read_net
 from mlmodelscope.predictors.caffe2profile import Profile
-from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.port import (
     PredictorFault,
     check_all_fed,
@@ -31,7 +30,6 @@ from mlmodelscope.predictors.pytorchmodel import sorted_as, stated_shapes
 
 __all__ = ["Predictor"]
 
-_CPU = 0
 _SHAPE_OPERATORS = 1000
 
 _ALL_FED = "list every input of the model; a weight that is missing is one that the init net does not make"
@@ -182,14 +180,14 @@ class Predictor(object):
 
 def _open(framework: Any, path: str, weights_path: Optional[str]) -> Tuple[Any, Any]:
     """The predict net and a workspace in which the init net has run."""
-    net = _read(path)
+    net = read_net(path)
     net.type, net.num_workers = "simple", 1
-    _check_operators(framework, net, path)
+    check_operators(framework, net, path)
     workspace = framework.C.Workspace()
     if weights_path is None:
         return net, workspace
-    init = _read(weights_path)
-    _check_operators(framework, init, weights_path)
+    init = read_net(weights_path)
+    check_operators(framework, init, weights_path)
     try:
         workspace._run_net(init.SerializeToString())  # noqa: SLF001 - run() of the module uses the one global workspace
     except RuntimeError as error:
@@ -201,53 +199,6 @@ def _open(framework: Any, path: str, weights_path: Optional[str]) -> Tuple[Any, 
             error=str(error),
         ) from error
     return net, workspace
-
-
-def _read(path: str) -> Any:
-    messages = import_framework("caffe2", ["google.protobuf.message"])
-    net = import_framework("caffe2", ["caffe2.proto.caffe2_pb2"]).NetDef()
-    try:
-        with open(path, "rb") as file, warnings.catch_warnings(record=True) as left_over:
-            # bytes that are left over are only worth a warning to the parser
-            warnings.simplefilter("always")
-            net.ParseFromString(file.read())
-    except (OSError, messages.DecodeError) as error:
-        raise _no_net(path) from error
-    if left_over or not net.op or any(not operator.type for operator in net.op):
-        raise _no_net(path)
-    return net
-
-
-def _no_net(path: str) -> PredictorFault:
-    looks = describe_file(path)
-    return PredictorFault(
-        "model_format",
-        f"{path} is no Caffe2 net: it is {looks}",
-        hint="graph_path is a predict net (predict_net.pb), weights_path its init net (init_net.pb)",
-        path=path,
-        expected="a Caffe2 net",
-        got=looks,
-    )
-
-
-def _check_operators(framework: Any, net: Any, path: str) -> None:
-    known = set(framework.RegisteredOperators())
-    unknown = sorted({operator.type for operator in net.op} - known)
-    if unknown:
-        raise PredictorFault(
-            "model_format",
-            f"{path} uses operators that this version of caffe2 does not have: {', '.join(unknown[:8])}",
-            path=path,
-            unknown=unknown,
-        )
-    devices = [operator.device_option.device_type for operator in net.op] + [net.device_option.device_type]
-    if any(device != _CPU for device in devices):
-        raise PredictorFault(
-            "environment_missing",
-            f"{path} asks for another device than the CPU",
-            hint="remove the device option from the net",
-            path=path,
-        )
 
 
 def _input_names(net: Any, made: Sequence[str], asked: Sequence[Dict[str, Any]]) -> List[str]:

@@ -6,7 +6,7 @@ only a layer itself can tell, such as a kernel larger than its input, is left to
 
 # ruff: noqa: B905 - zip(strict=) is younger than Python 3.6
 
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.port import PredictorFault
@@ -15,7 +15,21 @@ __all__ = ["check_weights", "read_network", "read_weights"]
 
 # they read data themselves, from places that the machine of the training had
 _SOURCES = frozenset(("Data", "HDF5Data", "ImageData", "MemoryData", "WindowData"))
-_TEST = 1
+# they do more than compute
+_REACHING = {"Python": "runs Python code", "HDF5Output": "writes a file"}
+_TRAIN, _TEST = 0, 1
+# what old files call otherwise than with the letters of today's name
+_OLD_NAMES = {"conv": "convolution", "images": "imagedata", "pool": "pooling", "softmaxloss": "softmaxwithloss"}
+# the oldest files' own layer for what the next convolution does today: Caffe merges the two
+_MERGED = "padding"
+
+
+class _Layer(NamedTuple):
+    """A layer of any age: `type` in the words of today, where there is one."""
+
+    name: str
+    type: str
+    written: Any
 
 
 def read_network(text_format: Any, messages: Any, path: str, known_types: Set[str]) -> Any:
@@ -27,6 +41,9 @@ def read_network(text_format: Any, messages: Any, path: str, known_types: Set[st
         raise _unreadable(path, error, "a Caffe network (.prototxt)", "give caffe a .prototxt as graph_path") from error
     if not network.layer and not network.layers:
         raise _unreadable(path, ValueError("it has no layers"), "a Caffe network (.prototxt)", None)
+    if network.layer and network.layers:
+        mixed = ValueError("it has both `layer` and `layers`, which are of different versions of the format")
+        raise _unreadable(path, mixed, "a Caffe network (.prototxt)", None)
     _check_types(network, path, known_types)
     _check_blobs(network, path)
     return network
@@ -98,7 +115,7 @@ def _misfit(path: str, weights_path: Any, layer: str, expected: Any, got: Any) -
 
 
 def _check_types(network: Any, path: str, known: Set[str]) -> None:
-    for layer in network.layer:
+    for layer in _layers(network, known):
         if layer.type not in known:
             raise PredictorFault(
                 "predictor_failed",
@@ -108,7 +125,7 @@ def _check_types(network: Any, path: str, known: Set[str]) -> None:
                 got=layer.type,
                 known=sorted(known),
             )
-        if layer.type in _SOURCES and _runs(layer):
+        if layer.type in _SOURCES and _runs(layer.written):
             raise PredictorFault(
                 "predictor_failed",
                 f"layer {layer.name!r} of {path} reads its data from elsewhere ({layer.type})",
@@ -116,6 +133,29 @@ def _check_types(network: Any, path: str, known: Set[str]) -> None:
                 layer=layer.name,
                 got=layer.type,
             )
+        if layer.type in _REACHING and _may_run(layer.written):
+            raise PredictorFault(
+                "model_format",
+                f"layer {layer.name!r} of {path} ({layer.type}) {_REACHING[layer.type]}, and is not run",
+                hint="give a deployment network, whose layers only compute",
+                path=path,
+                layer=layer.name,
+                got=layer.type,
+            )
+
+
+def _layers(network: Any, known: Set[str]) -> List[_Layer]:
+    """Those of today (`layer`, types by name), or of version 1 (`layers`, numbered types) or 0 (inside of those)."""
+    found = [_Layer(layer.name, layer.type, layer) for layer in network.layer]
+    words = {name.lower(): name for name in known}
+    for old in network.layers:
+        is_oldest = old.HasField("layer")
+        written = old.layer.type if is_oldest else old.LayerType.Name(old.type)
+        word = written.replace("_", "").lower()
+        if not (is_oldest and word == _MERGED):
+            name = old.layer.name if is_oldest else old.name
+            found.append(_Layer(name, words.get(_OLD_NAMES.get(word, word), written), old))
+    return found
 
 
 def _check_blobs(network: Any, path: str) -> None:
@@ -142,6 +182,18 @@ def _runs(layer: Any) -> bool:
     if layer.include:
         return any(not rule.HasField("phase") or rule.phase == _TEST for rule in layer.include)
     return not any(rule.HasField("phase") and rule.phase == _TEST for rule in layer.exclude)
+
+
+def _may_run(layer: Any) -> bool:
+    """Whether some state of the network, which the file has a part in, could make the layer run."""
+    if layer.include:
+        return any(not rule.HasField("phase") or rule.phase != _TRAIN for rule in layer.include)
+    return not any(_is_test_alone(rule) for rule in layer.exclude)
+
+
+def _is_test_alone(rule: Any) -> bool:
+    has_more = rule.HasField("min_level") or rule.HasField("max_level") or rule.stage or rule.not_stage
+    return bool(rule.HasField("phase") and rule.phase == _TEST and not has_more)
 
 
 def _shape(blob: Any) -> List[int]:

@@ -10,6 +10,7 @@ makes links to them for LD_LIBRARY_PATH.
 # ruff: noqa: B905 - zip(strict=) is younger than Python 3.6
 
 import ctypes
+import mmap
 import os
 import warnings
 from typing import Any, ClassVar, Dict, List, Sequence, Tuple
@@ -28,6 +29,9 @@ from mlmodelscope.predictors.port import (
 )
 
 __all__ = ["Predictor"]
+
+# the type that a file states of a function that is not CNTK's own
+_USER_FUNCTION = b"UserDefinedFunction"
 
 
 class Predictor(object):
@@ -171,11 +175,11 @@ def _read(cntk: Any, path: str, device: Any) -> Any:
     looks = describe_file(path)
     is_onnx = path.endswith(".onnx")
     try:
-        # CNTK reports an absent file as a broken one
-        with open(path, "rb"):
-            pass
+        _check_functions(path)
         kind = cntk.ModelFormat.ONNX if is_onnx else cntk.ModelFormat.CNTKv2
         return cntk.Function.load(path, device=device, format=kind)
+    except PredictorFault:
+        raise
     except Exception as error:  # what crosses from C++ shares no class
         reason = error.strerror if isinstance(error, OSError) and error.strerror else _first_line(error)
         raise PredictorFault(
@@ -187,6 +191,22 @@ def _read(cntk: Any, path: str, device: Any) -> Any:
             got=looks,
             error=str(error),
         ) from error
+
+
+def _check_functions(path: str) -> None:
+    """Refuses a file with functions of a user's: CNTK would run whatever module or library the file names for them."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return
+        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
+            has_code = content.find(_USER_FUNCTION) >= 0
+    if has_code:
+        raise PredictorFault(
+            "model_format",
+            f"{path} holds a user-defined function, whose code is not run",
+            hint="save the model with functions of CNTK's own",
+            path=path,
+        )
 
 
 def _name(variable: Any) -> str:

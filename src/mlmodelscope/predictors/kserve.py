@@ -22,6 +22,7 @@ from mlmodelscope.predictors.kservewire import (
     decode_answer,
     element_type_of,
     encode_request,
+    whole_numbers,
 )
 from mlmodelscope.predictors.port import (
     PredictorFault,
@@ -29,6 +30,8 @@ from mlmodelscope.predictors.port import (
     check_options,
     check_threads,
     misfit,
+    parse_flag,
+    parse_seconds,
     select_layers,
     unloaded,
 )
@@ -64,25 +67,26 @@ class Predictor(object):
             about = server.get("/v2")
             server.wait_until_ready(path, load_seconds)
             described = server.get(path)
-            self._inputs = _chosen("input", model.get("inputs") or [], _layers(described, "inputs"))
-            self._outputs = _chosen("output", model.get("outputs") or [], _layers(described, "outputs"))
+            inputs, outputs = (_layers(server.address + path, described, side) for side in ("inputs", "outputs"))
+            self._inputs = _chosen("input", model.get("inputs") or [], inputs)
+            self._outputs = _chosen("output", model.get("outputs") or [], outputs)
             check_element_types(model.get("inputs") or [], self._inputs)
-            _check_all_fed(self._inputs, _layers(described, "inputs"))
+            _check_all_fed(self._inputs, inputs)
+            self._is_binary = _is_binary(options, about)
         except BaseException:
             server.close()
             raise
         self._names = [fact["name"] for fact in self._inputs]
         self._output_names = [fact["name"] for fact in self._outputs]
-        self._is_binary = options.get("binary", _has_binary(about))
         self._path = path + "/infer"
         self._server = server
-        engine = str(about.get("name") or "unknown")
+        engine = _text(about.get("name"))
         return {
             "framework": self.name,
             "engine": engine,
-            "version": str(about.get("version") or "unknown"),
+            "version": _text(about.get("version")),
             "threads": 0,
-            "provider": f"{engine}: {described.get('platform') or 'unknown'}",
+            "provider": f"{engine}: {_text(described.get('platform'))}",
             "device": "unknown",
             "library": "unknown",
             "optimization": "unknown",
@@ -143,7 +147,7 @@ class _Server(object):
             found = json.loads(body.decode())
             if isinstance(found, dict):
                 return found
-        except ValueError:
+        except (RecursionError, ValueError):
             pass
         raise PredictorFault(
             "predictor_failed",
@@ -225,9 +229,10 @@ class _Server(object):
 
     def _refused(self, path: str, status: int, body: bytes) -> PredictorFault:
         try:
-            said = json.loads(body.decode())
-            said = said.get("error", said) if isinstance(said, dict) else said
-        except ValueError:
+            said = json.loads(body.decode()).get("error")
+        except (AttributeError, RecursionError, ValueError):
+            said = None
+        if not isinstance(said, str):
             said = body[:200].decode(errors="replace")
         return PredictorFault(
             "predictor_failed",
@@ -235,15 +240,19 @@ class _Server(object):
             hint="option model is the model's name on the server" if not path.endswith("/infer") else None,
             address=self.address,
             status=status,
-            said=str(said),
+            said=said,
         )
 
     def close(self) -> None:
         self._connection.close()
 
 
-def _first_line(said: Any) -> str:
-    return next(iter(str(said or "").strip().splitlines()), "") or "no reason given"
+def _first_line(said: str) -> str:
+    return next(iter(said.strip().splitlines()), "") or "no reason given"
+
+
+def _text(told: Any) -> str:
+    return str(told) if isinstance(told, (str, int, float)) and str(told) else "unknown"
 
 
 def _model_path(name: Any, version: Any) -> str:
@@ -259,30 +268,60 @@ def _model_path(name: Any, version: Any) -> str:
 
 
 def _seconds(options: Dict[str, Any], name: str, default: float) -> float:
-    value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e6:
+    value = parse_seconds(options.get(name, default))
+    if value is None:
         raise PredictorFault(
             "predictor_failed",
-            f"kserve-v2: option {name} must be a number of seconds, not {value!r}",
+            f"kserve-v2: option {name} must be a number of seconds, not {options[name]!r}",
             option=name,
             expected="seconds",
-            got=value,
+            got=options[name],
         )
-    return float(value)
+    return value
+
+
+def _is_binary(options: Dict[str, Any], about: Dict[str, Any]) -> bool:
+    if "binary" not in options:
+        return _has_binary(about)
+    value = parse_flag(options["binary"])
+    if value is None:
+        raise PredictorFault(
+            "predictor_failed",
+            f"kserve-v2: option binary must be true or false, not {options['binary']!r}",
+            option="binary",
+            expected="true or false",
+            got=options["binary"],
+        )
+    return value
 
 
 def _has_binary(about: Dict[str, Any]) -> bool:
-    return any("binary_tensor_data" in str(name) for name in about.get("extensions") or [])
+    # a server that says something else there has at any rate not said that it can
+    named = about.get("extensions")
+    return isinstance(named, list) and any("binary_tensor_data" in str(name) for name in named)
 
 
-def _layers(described: Dict[str, Any], side: str) -> List[Dict[str, Any]]:
-    found: List[Dict[str, Any]] = []
-    for layer in described.get(side) or []:
-        shape = [None if int(size) < 0 else int(size) for size in layer.get("shape") or []]
-        found.append(
-            {"name": str(layer["name"]), "shape": shape or None, "element_type": element_type_of(layer.get("datatype"))}
-        )
-    return found
+def _layers(origin: str, described: Dict[str, Any], side: str) -> List[Dict[str, Any]]:
+    """The layers as the server tells them; it need not, but what it tells must be what the protocol says."""
+    told = described.get(side)
+    try:
+        return [_layer(layer) for layer in ([] if told is None else told)]
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise PredictorFault(
+            "predictor_failed",
+            f"{origin} describes the model's {side} with garbage: {type(error).__name__}: {error}",
+            hint="is a server of the Open Inference Protocol (KServe v2, REST) behind this address?",
+            address=origin,
+            layers=side,
+        ) from error
+
+
+def _layer(told: Dict[str, Any]) -> Dict[str, Any]:
+    name, shape = told["name"], told.get("shape")
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a layer is a text, not {type(name).__name__}")
+    sizes = [None if size < 0 else size for size in whole_numbers([] if shape is None else shape)]
+    return {"name": name, "shape": sizes or None, "element_type": element_type_of(told.get("datatype"))}
 
 
 def _chosen(kind: str, asked: List[Dict[str, Any]], layers: List[Dict[str, Any]]) -> List[Dict[str, Any]]:

@@ -9,7 +9,15 @@ import json
 import struct
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-__all__ = ["DATATYPES", "Garbage", "datatype_of", "decode_answer", "element_type_of", "encode_request"]
+__all__ = [
+    "DATATYPES",
+    "Garbage",
+    "datatype_of",
+    "decode_answer",
+    "element_type_of",
+    "encode_request",
+    "whole_numbers",
+]
 
 DATATYPES = {
     "bool": "BOOL",
@@ -31,6 +39,16 @@ _ELEMENT_TYPES = {datatype: name for name, datatype in DATATYPES.items()}
 
 class Garbage(ValueError):  # noqa: N818 - what the answer is; the caller makes a fault of it
     """An answer that is not what the protocol says."""
+
+
+def whole_numbers(values: Any) -> List[int]:
+    """A list of sizes. Raises Garbage, also for what Python would take for one: 1.5, true, "3"."""
+    if not isinstance(values, list):
+        raise Garbage(f"a shape is a list of sizes, not {type(values).__name__}")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value // 1:
+            raise Garbage(f"a size is a whole number, not {str(value)[:40]!r}")
+    return [int(value) for value in values]
 
 
 def element_type_of(datatype: Any) -> str:
@@ -85,8 +103,8 @@ def _pack(array: Any) -> bytes:
 def decode_answer(body: bytes, json_size: Optional[int], facts: Sequence[Dict[str, Any]]) -> List[Any]:
     """Arrays in the order of `facts`, of the types that they announce. Raises Garbage."""
     size = len(body) if json_size is None else json_size
-    if size > len(body):
-        raise Garbage("the answer is shorter than its header says")
+    if not 0 <= size <= len(body):
+        raise Garbage(f"the answer has {len(body)} bytes, but its header says {size}")
     try:
         outputs = json.loads(body[:size].decode())["outputs"]
         found: Dict[str, Any] = {}
@@ -98,9 +116,9 @@ def decode_answer(body: bytes, json_size: Optional[int], facts: Sequence[Dict[st
                 content = body[position : position + length]
                 position += length
             found[output["name"]] = _array(output, content)
-    except (AttributeError, KeyError, TypeError, UnicodeDecodeError, ValueError) as error:
-        if isinstance(error, Garbage):
-            raise
+    except Garbage:
+        raise
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise Garbage(f"{type(error).__name__}: {error}") from error
     return [_checked(found, fact) for fact in facts]
 
@@ -108,11 +126,13 @@ def decode_answer(body: bytes, json_size: Optional[int], facts: Sequence[Dict[st
 def _array(output: Dict[str, Any], content: Optional[bytes]) -> Any:
     import numpy as np
 
-    name, shape = element_type_of(output["datatype"]), [int(size) for size in output["shape"]]
+    name, shape = element_type_of(output["datatype"]), whole_numbers(output["shape"])
     if name not in DATATYPES or any(size < 0 for size in shape):
         raise Garbage(f"output {output['name']!r} has datatype {output['datatype']!r} and shape {shape}")
     if name == "string":
         values = output["data"] if content is None else _unpack(content)
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise Garbage(f"output {output['name']!r} is of texts, but holds something else")
         array = np.empty(len(values), dtype=object)
         array[:] = values
         return array.reshape(shape)
@@ -136,7 +156,7 @@ def _unpack(content: bytes) -> List[str]:
 def _checked(found: Dict[str, Any], fact: Dict[str, Any]) -> Any:
     array = found.get(fact["name"])
     if array is None:
-        raise Garbage(f"output {fact['name']!r} is missing; there are: {', '.join(found) or 'none'}")
+        raise Garbage(f"output {fact['name']!r} is missing; there are: {', '.join(map(str, found)) or 'none'}")
     got = "string" if array.dtype.kind == "O" else array.dtype.name
     if fact["element_type"] in DATATYPES and got != fact["element_type"]:
         raise Garbage(f"output {fact['name']!r} is {got}, announced was {fact['element_type']}")

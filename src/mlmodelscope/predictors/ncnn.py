@@ -71,6 +71,11 @@ class Predictor(object):
         self._inputs = [inputs[index] for index in chosen]
         self._layers = layers
         self._bind(ncnn, net, picked)
+        try:
+            outputs = self._describe(picked)
+        except PredictorFault:
+            self.unload()
+            raise
         return {
             "framework": self.name,
             "version": distribution_version(self.packages) or ncnn.__version__,
@@ -81,7 +86,7 @@ class Predictor(object):
             "optimization": "light mode, one sample at a time" if net.opt.lightmode else "one sample at a time",
             "precision": param_precision(layers) if not any(getattr(net.opt, key) for key in _in(net)) else "unknown",
             "inputs": self._inputs,
-            "outputs": self._describe(picked),
+            "outputs": outputs,
         }
 
     def _bind(self, ncnn: Any, net: Any, outputs: List[str]) -> None:

@@ -42,6 +42,19 @@ _LEVELS = {
     "none": "ORT_DISABLE_ALL",
 }
 _CPU = "CPUExecutionProvider"
+# where providers compute; the preferred one that holds nodes decides, and others are not known to be anywhere
+_DEVICES = {
+    _CPU: "cpu",
+    "ACLExecutionProvider": "cpu",
+    "ArmNNExecutionProvider": "cpu",
+    "DnnlExecutionProvider": "cpu",
+    "XnnpackExecutionProvider": "cpu",
+    "CUDAExecutionProvider": "cuda:0",
+    "NvTensorRTRTXExecutionProvider": "cuda:0",
+    "TensorrtExecutionProvider": "cuda:0",
+    "MIGraphXExecutionProvider": "rocm:0",
+    "ROCMExecutionProvider": "rocm:0",
+}
 _UNREADABLE = ("InvalidGraph", "InvalidProtobuf", "NoModel", "NoSuchFile")
 _LOG_ERRORS = 3
 
@@ -82,17 +95,19 @@ class Predictor(object):
         self._inputs = [inputs[index] for index in chosen]
         check_element_types(model.get("inputs") or [], self._inputs)
         picked = [outputs[i] for i in select_layers("output", model.get("outputs") or [], [o["name"] for o in outputs])]
+        _check_tensors(session.get_outputs(), [fact["name"] for fact in picked])
         self._bind(session, picked)
         self._opening = opening
+        computing = _providers_in_force(session)
         in_force = session.get_session_options()
         level = str(getattr(in_force.graph_optimization_level, "name", in_force.graph_optimization_level))
         return {
             "framework": self.name,
             "version": ort.__version__,
             "threads": threads_in_force(in_force.intra_op_num_threads, before, after),
-            "provider": _provider_in_force(session),
-            "device": _device(session.get_providers()),
-            "library": "MLAS" if session.get_providers() == [_CPU] else "unknown",
+            "provider": "+".join(computing),
+            "device": _DEVICES.get(computing[0], "unknown"),
+            "library": "MLAS" if computing == [_CPU] else "unknown",
             "optimization": {value: key for key, value in _LEVELS.items()}.get(level, level),
             "precision": _precision(path),
             "inputs": self._inputs,
@@ -276,16 +291,17 @@ def _load_fault(path: str, error: Exception) -> PredictorFault:
 
 def _checked_providers(ort: Any, asked: Any) -> List[str]:
     available = list(ort.get_available_providers())
+    asked = asked.split(",") if isinstance(asked, str) else list(asked)
     absent = [name for name in asked if name not in available]
     if absent:
         raise PredictorFault(
             "environment_missing",
             f"this build of onnxruntime has no {', '.join(str(name) for name in absent)}",
             hint=f"providers here: {', '.join(available)}",
-            expected=list(asked),
+            expected=asked,
             got=available,
         )
-    return list(asked)
+    return [str(name) for name in asked]
 
 
 def _layers(arguments: Sequence[Any]) -> List[Dict[str, Any]]:
@@ -318,23 +334,31 @@ def _optional(session: Any) -> List[int]:
     return [index for index, layer in enumerate(session.get_inputs()) if layer.type.startswith("optional")]
 
 
-def _provider_in_force(session: Any) -> str:
-    """The providers that really hold nodes, joined by "+"; as registered where the version cannot tell."""
+def _check_tensors(outputs: Sequence[Any], picked: Sequence[str]) -> None:
+    """Lists and maps, as classifiers converted from scikit-learn give unless told otherwise, are no answers here."""
+    kinds = {layer.name: layer.type for layer in outputs}
+    others = [name for name in picked if not kinds[name].startswith("tensor(")]
+    if others:
+        tensors = [name for name in kinds if kinds[name].startswith("tensor(")]
+        named = f", or name other outputs: {', '.join(tensors)}" if tensors else ""
+        raise PredictorFault(
+            "predictor_failed",
+            f"output {others[0]!r} is no tensor, but {kinds[others[0]]}",
+            hint=f"export the model with tensors only (skl2onnx: options={{'zipmap': False}}){named}",
+            layer=others[0],
+            expected="tensor",
+            got=kinds[others[0]],
+            known=tensors,
+        )
+
+
+def _providers_in_force(session: Any) -> List[str]:
+    """The providers that really hold nodes, the preferred first; as registered where the version cannot tell."""
     registered = list(session.get_providers())
     if registered == [_CPU] or not hasattr(session, "get_provider_graph_assignment_info"):
-        return "+".join(registered)
+        return registered
     holders = {part.ep_name for part in session.get_provider_graph_assignment_info()}
-    return "+".join(name for name in registered if name in holders) or "+".join(registered)
-
-
-def _device(providers: Sequence[str]) -> str:
-    """Where the first provider computes; ONNX Runtime places nodes it does not take on the CPU."""
-    accelerators = {
-        "CUDAExecutionProvider": "cuda:0",
-        "TensorrtExecutionProvider": "cuda:0",
-        "ROCMExecutionProvider": "rocm:0",
-    }
-    return next((accelerators[name] for name in providers if name in accelerators), "cpu")
+    return [name for name in registered if name in holders] or registered
 
 
 def _precision(path: str) -> str:

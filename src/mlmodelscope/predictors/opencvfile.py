@@ -101,7 +101,10 @@ def _check_darknet_weights(net: Any, files: ModelFiles) -> None:
     layers = [net.getLayer(name) for name in net.getLayerNames()]
     needed = sum(int(blob.size) for layer in layers if layer.type in _DARKNET_WEIGHTS for blob in layer.blobs)
     with open(files.weights, "rb") as file:
-        major, minor = struct.unpack("<ii", file.read(8))
+        begin = file.read(8)
+    if len(begin) < 8:
+        raise unreadable(files, f"{files.weights} is shorter than a header")
+    major, minor = struct.unpack("<ii", begin)
     # from 0.2 on the header's last number has eight bytes
     header = 20 if major * 10 + minor >= 2 else 16
     held = (os.path.getsize(files.weights) - header) // 4

@@ -48,6 +48,9 @@ __all__ = [
     "element_type",
     "import_framework",
     "misfit",
+    "parse_flag",
+    "parse_seconds",
+    "plain_type",
     "quiet_stderr",
     "select_layers",
     "thread_ids",
@@ -152,6 +155,24 @@ def check_options(name: str, options: Dict[str, Any], choices: Dict[str, Optiona
             )
 
 
+def parse_flag(value: Any) -> Optional[bool]:
+    """The value of an option that is true or false, also as the command line gives it; None if it is neither."""
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value)
+    return value if isinstance(value, bool) else None
+
+
+def parse_seconds(value: Any) -> Optional[float]:
+    """The value of an option that is a number of seconds, also as the command line gives it; None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        seconds = float(value)
+    except (OverflowError, ValueError):
+        return None
+    return seconds if 0 < seconds < 1e6 else None
+
+
 def check_threads(name: str, threads: Any) -> int:
     if isinstance(threads, int) and not isinstance(threads, bool) and threads >= 1:
         return threads
@@ -221,6 +242,13 @@ def check_all_fed(
 def element_type(name: str) -> str:
     """numpy's name of an element type that a manifest or a framework may call otherwise."""
     return _ELEMENT_TYPES.get(name.lower(), name.lower())
+
+
+def plain_type(name: str) -> str:
+    """The type itself where numpy has it, else one of numpy's that holds all of its numbers."""
+    if name.startswith(("bfloat", "float4_", "float6_", "float8_")):
+        return "float32"
+    return {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}.get(name, name)
 
 
 def check_element_types(asked: Sequence[Dict[str, Any]], inputs: Sequence[Dict[str, Any]]) -> None:

@@ -24,7 +24,7 @@ from mlmodelscope.predictors.port import (
     select_layers,
     unloaded,
 )
-from mlmodelscope.predictors.pytorchmodel import Model, numpy_type
+from mlmodelscope.predictors.pytorchmodel import Model, follow, numpy_type
 from mlmodelscope.predictors.pytorchmodels import open_model
 from mlmodelscope.predictors.torchprofile import Profile
 
@@ -90,8 +90,7 @@ class Predictor(object):
             "precision": _precision(torch, opened, device),
             "inputs": self._inputs,
             "outputs": [
-                {"name": name, "shape": shape, "element_type": kind or self._inputs[0]["element_type"]}
-                for name, shape, kind, _ in picked
+                {"name": name, "shape": shape, "element_type": kind or "unknown"} for name, shape, kind, _ in picked
             ],
         }
 
@@ -108,10 +107,12 @@ class Predictor(object):
         self._order = None if chosen == sorted(chosen) else [chosen.index(place) for place in range(len(chosen))]
         targets = [opened.dtypes[index] for index in chosen]
         is_plain = device.type == "cpu" and all(numpy_type(kind) == str(kind)[6:] for kind in targets)
-        self._moves = None if is_plain else [(device, kind) for kind in targets]
-        self._paths = [path[0] if len(path) == 1 else path for path in paths]
+        self._targets = [(device, kind) for kind in targets]
+        self._is_written_to = bool(opened.is_written_to)
+        self._moves = None if is_plain and not self._is_written_to else self._targets
         self._is_single = paths == [()]
         self._is_flat = all(len(path) == 1 for path in paths)
+        self._paths = [path[0] for path in paths] if self._is_flat else paths
         self._is_shared = _sharing(torch, opened.held())
         self._fitting: Any = None
         self._call, self._guarded = opened.call, opened.guarded or opened.call
@@ -133,15 +134,24 @@ class Predictor(object):
                 fault = misfit(self._inputs, inputs)
                 if fault is not None:
                     raise fault
-                call = self._guarded
+                call = self._guarded if self._fitting is not None else self._first_call
             with self._inference(True):
                 result = call(*tensors)
             self._fitting = shapes
-            return self._arrays(result)
+            return self._arrays(result, tensors)
         except PredictorFault:
             raise
         except Exception as error:  # the code of a model may raise anything
             raise self._fault(inputs, error) from error
+
+    def _first_call(self, *tensors: Any) -> Any:
+        """On copies, and whether the model writes into its inputs: the caller's memory may not even be writable."""
+        with self._inference(False):
+            copies = [tensor.clone() for tensor in tensors]
+        result = self._guarded(*copies)
+        if any(copy._version for copy in copies):  # noqa: SLF001 - nothing else tells of a write
+            self._is_written_to, self._moves = True, self._targets
+        return result
 
     def _tensors(self, inputs: List[Any]) -> List[Any]:
         if len(inputs) != len(self._dtypes) or self._model is None:
@@ -155,22 +165,25 @@ class Predictor(object):
             # models may rely on the order in memory, and negative strides are more than torch can bear
             tensors.append(self._from_numpy(value if value.flags.c_contiguous else self._contiguous(value)))
         if self._moves is not None:
-            tensors = [tensor.to(device, dtype) for tensor, (device, dtype) in zip(tensors, self._moves)]
+            copies = self._is_written_to
+            tensors = [tensor.to(device, dtype, copy=copies) for tensor, (device, dtype) in zip(tensors, self._moves)]
         return tensors if self._order is None else [tensors[place] for place in self._order]
 
-    def _arrays(self, result: Any) -> List[Any]:
+    def _arrays(self, result: Any, tensors: Sequence[Any]) -> List[Any]:
         if self._is_single:
             found = [result]
         elif self._is_flat:
             found = [result[key] for key in self._paths]
         else:
-            found = [_follow(result, path) for path in self._paths]
-        return [self._array(tensor) for tensor in found]
+            found = [follow(result, path) for path in self._paths]
+        # one object stands for one tensor as long as it lives: an input that is returned is the same object
+        given = list(map(id, tensors))
+        return [self._array(tensor, id(tensor) in given) for tensor in found]
 
-    def _array(self, tensor: Any) -> Any:
+    def _array(self, tensor: Any, is_given: bool) -> Any:
         try:
             # an output may be a view of an input, of a weight or of another output; the caller must own it
-            return tensor.numpy().copy() if self._is_shared(tensor) else tensor.numpy()
+            return tensor.numpy().copy() if is_given or self._is_shared(tensor) else tensor.numpy()
         except (RuntimeError, TypeError):
             # of another device, in bfloat16, or a lazily negated view
             plain = tensor.detach().cpu().resolve_conj().resolve_neg()
@@ -206,7 +219,7 @@ class Predictor(object):
         self.predict(inputs)
         assert self._model is not None
         with self._inference(True):
-            return [self._array(tensor).copy() for tensor in self._model.reveal(self._tensors(inputs), names)]
+            return [self._array(tensor, True) for tensor in self._model.reveal(self._tensors(inputs), names)]
 
     def start_profile(self, folder: str) -> None:
         """The profiler keeps what it sees in memory: `folder` stays empty."""
@@ -231,12 +244,6 @@ class Predictor(object):
         if was_loaded:
             # a program's nodes refer to one another, and would keep the weights until some later collection
             gc.collect()
-
-
-def _follow(value: Any, path: Any) -> Any:
-    for key in path if isinstance(path, tuple) else (path,):
-        value = value[key]
-    return value
 
 
 def _sharing(torch: Any, held: Sequence[Any]) -> Callable[[Any], bool]:
@@ -326,7 +333,18 @@ def _precision(torch: Any, opened: Model, device: Any) -> str:
     if opened.is_quantised():
         return "int8 quantised"
     weights = max(sorted(counts), key=lambda name: counts[name]) if counts else "float32"
-    if torch.is_autocast_enabled(device.type):
-        return f"{weights} with automatic {torch.get_autocast_dtype(device.type)}".replace("torch.", "")
+    automatic = _automatic_type(torch, device)
+    if automatic is not None:
+        return f"{weights} with automatic {automatic}".replace("torch.", "")
     products = torch.get_float32_matmul_precision()
     return weights if weights != "float32" or products == "highest" else f"float32 ({products} products)"
+
+
+def _automatic_type(torch: Any, device: Any) -> Any:
+    """The type to which PyTorch casts on its own, or None."""
+    try:
+        return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
+    except TypeError:  # before 2.4 every kind of device had functions of its own
+        if device.type == "cpu":
+            return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
+        return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None

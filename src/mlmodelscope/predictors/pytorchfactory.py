@@ -14,9 +14,11 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.predictors.pytorchmodel import (
+    TRIAL_BATCHES,
     Fact,
     Model,
     Output,
+    common_shape,
     fitting_types,
     numpy_type,
     sorted_as,
@@ -24,11 +26,6 @@ from mlmodelscope.predictors.pytorchmodel import (
 )
 
 __all__ = ["MadeModel"]
-
-# sizes that differ between the two trials come from an open dimension; open sizes other than the batch's are tried with
-# what most networks can bear
-_TRIAL_BATCHES = (1, 2)
-_TRIAL_SIZE = 64
 
 
 class MadeModel(Model):
@@ -57,19 +54,10 @@ class MadeModel(Model):
         self._device = device
         self.outputs = self._try()
 
-    def _zeros(self, batch: int) -> List[Any]:
-        tensors = []
-        for fact, dtype in zip(self.inputs, self.dtypes):
-            sizes = [_TRIAL_SIZE if size is None else size for size in fact["shape"]]
-            if sizes and fact["shape"][0] is None:
-                sizes[0] = batch
-            tensors.append(self.torch.zeros(sizes, dtype=dtype, device=self._device))
-        return tensors
-
     def _try(self) -> List[Output]:
         try:
             with self.torch.inference_mode():
-                first, second = [_leaves(self.call(*self._zeros(batch))) for batch in _TRIAL_BATCHES]
+                first, second = [_leaves(self.call(*self.zeros(batch, self._device))) for batch in TRIAL_BATCHES]
         except Exception as error:  # the module's code is anybody's
             raise PredictorFault(
                 "predictor_failed",
@@ -79,8 +67,7 @@ class MadeModel(Model):
             ) from error
         outputs: List[Output] = []
         for (name, keys, tensor), (_, _, other) in zip(first, second):
-            shape = [size if size == twin else None for size, twin in zip(tensor.shape, other.shape)]
-            outputs.append((name, shape, numpy_type(tensor.dtype), keys))
+            outputs.append((name, common_shape(tensor, other), numpy_type(tensor.dtype), keys))
         if not outputs:
             raise PredictorFault("predictor_failed", "the module returns no tensor")
         return outputs
@@ -88,7 +75,7 @@ class MadeModel(Model):
     def layer_names(self) -> List[str]:
         names: List[str] = []
         with self.torch.inference_mode():
-            self._observed(self._zeros(1), lambda name, _: names.append(name))
+            self._observed(self.zeros(1, self._device), lambda name, _: names.append(name))
         return sorted(set(names), key=names.index)
 
     def reveal(self, tensors: Sequence[Any], names: Sequence[str]) -> List[Any]:

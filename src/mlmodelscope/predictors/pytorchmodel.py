@@ -3,12 +3,29 @@
 The kinds are in `pytorchmodels.py` (TorchScript, torch.export) and `pytorchfactory.py` (a module and a state dict).
 """
 
+# ruff: noqa: B905 - zip(strict=) is younger than Python 3.6
+
 import abc
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from mlmodelscope.predictors.port import PredictorFault, element_type
 
-__all__ = ["Fact", "Model", "Output", "fitting_types", "numpy_type", "sorted_as", "stated_shapes"]
+__all__ = [
+    "TRIAL_BATCHES",
+    "Fact",
+    "Model",
+    "Output",
+    "common_shape",
+    "fitting_types",
+    "follow",
+    "numpy_type",
+    "sorted_as",
+    "stated_shapes",
+]
+
+# sizes that differ between the two trials come from an open dimension
+TRIAL_BATCHES = (1, 2)
+_TRIAL_SIZE = 64
 
 Fact = Dict[str, Any]
 # a name, a shape or None, an element type or None, and the keys that lead to it from the returned value
@@ -30,6 +47,8 @@ class Model(abc.ABC):
         self.inputs: List[Fact] = []
         self.dtypes: List[Any] = []
         self.outputs: List[Output] = []
+        # whether a call may write into its inputs; None where only a call tells
+        self.is_written_to: Optional[bool] = None
 
     def is_quantised(self) -> bool:
         return any("quantized" in type(part).__module__ for part in self.module.modules())
@@ -39,6 +58,16 @@ class Model(abc.ABC):
         kept = [value for part in self.module.modules() for value in vars(part).values()]
         owned = [*self.module.parameters(), *self.module.buffers(), *kept]
         return [value for value in owned if isinstance(value, self.torch.Tensor)]
+
+    def zeros(self, batch: int, device: Any) -> List[Any]:
+        """Inputs for a trial. Open sizes other than the batch's are what most networks can bear."""
+        tensors = []
+        for fact, dtype in zip(self.inputs, self.dtypes):
+            sizes = [_TRIAL_SIZE if size is None else size for size in fact["shape"]]
+            if sizes and fact["shape"][0] is None:
+                sizes[0] = batch
+            tensors.append(self.torch.zeros(sizes, dtype=dtype, device=device))
+        return tensors
 
     @abc.abstractmethod
     def layer_names(self) -> List[str]: ...
@@ -53,6 +82,18 @@ class Model(abc.ABC):
     def operators(self) -> List[Tuple[str, str]]:
         """(name, operator) of every layer in the order of execution, where the names cannot be marked on the way."""
         return []
+
+
+def follow(value: Any, keys: Sequence[Any]) -> Any:
+    """The part of a returned value to which keys lead."""
+    for key in keys:
+        value = value[key]
+    return value
+
+
+def common_shape(first: Any, second: Any) -> List[Optional[int]]:
+    """The shape of one output in two trials: None where they differ."""
+    return [size if size == twin else None for size, twin in zip(first.shape, second.shape)]
 
 
 def numpy_type(dtype: Any) -> str:

@@ -1,13 +1,12 @@
 """Turns a file of PyTorch's (TorchScript, torch.export, or a state dict for a module factory) into something to call.
 
 Each kind answers the same questions: what goes in, what comes out under which names, how it is called, and how its
-layers can be watched. No pickle of code is ever read: `torch.load` only with `weights_only`.
+layers can be watched. No code is read from a file: pickles only with `weights_only`, programs once they were looked
+through (`pytorcharchive.py`).
 """
 
 # ruff: noqa: B905 - zip(strict=) is younger than Python 3.6
 
-import io
-import json
 import logging
 import warnings
 import zipfile
@@ -15,12 +14,16 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from mlmodelscope.predictors.modelfile import describe_file
 from mlmodelscope.predictors.port import PredictorFault
+from mlmodelscope.predictors.pytorcharchive import check_archive
 from mlmodelscope.predictors.pytorchfactory import MadeModel
 from mlmodelscope.predictors.pytorchmodel import (
+    TRIAL_BATCHES,
     Fact,
     Model,
     Output,
+    common_shape,
     fitting_types,
+    follow,
     numpy_type,
     sorted_as,
     stated_shapes,
@@ -113,6 +116,9 @@ class _Script(Model):
             for argument, shape, name in zip(arguments, stated_shapes("pytorch", options, names), types)
         ]
         self.outputs = self._read_outputs()
+        if names and "shapes" in options:
+            self.outputs = self._try(device)
+        self.is_written_to = _is_written_to(self._graph)
 
     def _read_outputs(self) -> List[Output]:
         """From the type that is returned, and, as types do not hold keys, from the node that makes the value."""
@@ -135,6 +141,22 @@ class _Script(Model):
             hint="return a tensor, a tuple of tensors, or a dictionary with fixed keys",
             got=str(value.type()),
         )
+
+    def _try(self, device: Any) -> List[Output]:
+        """The outputs with their shapes and types, as zeros tell them; as they were where zeros are refused."""
+        native = self.torch._C  # noqa: SLF001 - graphs have no public interface
+        # a function of its own: the executor of the model itself settles on what it sees first
+        function = native._create_function_from_graph("tried", self._graph.copy())  # noqa: SLF001
+        found = []
+        try:
+            with self.torch.inference_mode():
+                first, second = [function(self.module, *self.zeros(batch, device)) for batch in TRIAL_BATCHES]
+            for name, _, _, keys in self.outputs:
+                one, other = follow(first, keys), follow(second, keys)
+                found.append((name, common_shape(one, other), numpy_type(one.dtype), keys))
+        except Exception:  # a model may bear other sizes than those tried
+            return self.outputs
+        return found
 
     def held(self) -> List[Any]:
         constants = self._graph.findAllNodes("prim::Constant")
@@ -174,6 +196,15 @@ class _Script(Model):
         return list(function(self.module, *tensors))
 
 
+def _is_written_to(graph: Any) -> Optional[bool]:
+    """Whether any operator of the graph may write into an input, in whatever branch; None where nobody can tell."""
+    try:
+        known = graph.alias_db()
+        return any(known.has_writers(value) for value in list(graph.inputs())[1:])
+    except (AttributeError, RuntimeError):
+        return None
+
+
 def _field_names(graph: str, count: int) -> List[str]:
     """The fields of a named tuple, which only the printed graph tells, or output_0 and so on."""
     line = next((line for line in reversed(graph.splitlines()) if "prim::TupleConstruct" in line), "")
@@ -193,19 +224,19 @@ class _Exported(Model):
         program = _read_program(torch, path)
         if device.type != "cpu":
             program = torch.export.passes.move_to_device_pass(program, device)
+        signature = program.graph_signature
+        tensors = {node.name: node.meta.get("val") for node in program.graph.nodes}
+        names = list(signature.user_inputs)
+        _check_inputs(torch, names, tensors, program.call_spec.in_spec)
         try:
             fast = program.module(check_guards=False)
         except TypeError:  # older versions have no choice
             fast = program.module()
         Model.__init__(self, torch, fast)
         guarded = program.module()
-        signature = program.graph_signature
-        tensors = {node.name: node.meta.get("val") for node in program.graph.nodes}
-        names = list(signature.user_inputs)
-        self._check_inputs(names, tensors, program.call_spec.in_spec)
         self.inputs = [_described(name, tensors[name]) for name in names]
         self.dtypes = [tensors[name].dtype for name in names]
-        keywords = list(program.call_spec.in_spec.children()[1].context or [])
+        keywords = list(_children(program.call_spec.in_spec)[1].context or [])
         self.call = _with_keywords(fast.forward, len(names) - len(keywords), keywords)
         self.guarded = _with_keywords(guarded, len(names) - len(keywords), keywords)
         paths = _leaves(program.call_spec.out_spec)
@@ -215,16 +246,6 @@ class _Exported(Model):
             if isinstance(value, torch.Tensor):
                 fact = _described(name, value)
                 self.outputs.append((name, fact["shape"], fact["element_type"], keys))
-
-    def _check_inputs(self, names: Sequence[str], tensors: Fact, spec: Any) -> None:
-        flat = all(child.is_leaf() for part in spec.children() for child in part.children())
-        if not flat or not all(isinstance(tensors.get(name), self.torch.Tensor) for name in names):
-            raise PredictorFault(
-                "predictor_failed",
-                "the model takes other things than tensors",
-                hint="wrap the model in one that takes tensors, and export that",
-                known=list(names),
-            )
 
     def is_quantised(self) -> bool:
         return any("quantized" in str(node.target) for node in self.module.graph.nodes)
@@ -261,6 +282,17 @@ class _Exported(Model):
         return Marking(self.module).run, lambda: None
 
 
+def _check_inputs(torch: Any, names: Sequence[str], tensors: Fact, spec: Any) -> None:
+    flat = all(child.is_leaf() for part in _children(spec) for child in _children(part))
+    if not flat or not all(isinstance(tensors.get(name), torch.Tensor) for name in names):
+        raise PredictorFault(
+            "predictor_failed",
+            "the model takes other things than tensors",
+            hint="wrap the model in one that takes tensors, and export that",
+            known=list(names),
+        )
+
+
 def _with_keywords(call: Callable[..., Any], positional: int, keywords: Sequence[str]) -> Callable[..., Any]:
     if not keywords:
         return call
@@ -268,10 +300,9 @@ def _with_keywords(call: Callable[..., Any], positional: int, keywords: Sequence
 
 
 def _read_program(torch: Any, path: str) -> Any:
-    """The program, once it is certain that nothing in the file is a pickle of objects."""
+    """The program, once it is certain that nothing in the file runs code of its own."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            _refuse_pickles(torch, path, archive)
+        check_archive(torch, path)
         logger = logging.getLogger("torch.export")
         was_disabled, logger.disabled = logger.disabled, True
         try:
@@ -284,39 +315,19 @@ def _read_program(torch: Any, path: str) -> Any:
         raise _unreadable(path, error) from error
 
 
-def _refuse_pickles(torch: Any, path: str, archive: Any) -> None:
-    names = archive.namelist()
-    doubtful = [name for name in names if name.endswith(".pt")]
-    for name in names:
-        if name.endswith("_config.json"):
-            folder = name.rpartition("/")[0]
-            entries = json.loads(archive.read(name).decode("utf-8")).get("config", {}).values()
-            doubtful += ["{}/{}".format(folder, entry["path_name"]) for entry in entries if entry.get("use_pickle")]
-    opaque = [name for name in names if "opaque_obj" in name or names.count(name) > 1]
-    for name in doubtful:
-        try:
-            with archive.open(name) as file:
-                torch.load(io.BytesIO(file.read()), weights_only=True)
-        except Exception:  # whatever it is, it is more than tensors
-            opaque.append(name)
-    if opaque:
-        raise PredictorFault(
-            "model_format",
-            f"{path} holds pickled Python objects, which could run any code: {opaque[0]}",
-            hint="export the model again without custom objects",
-            path=path,
-            members=opaque,
-        )
-
-
 def _described(name: str, tensor: Any) -> Fact:
     shape = [size if isinstance(size, int) else None for size in tensor.shape]
     return {"name": name, "shape": shape, "element_type": numpy_type(tensor.dtype)}
 
 
+def _children(spec: Any) -> List[Any]:
+    """The parts of a tree, which older versions keep in an attribute."""
+    return list(spec.children() if hasattr(spec, "children") else spec.children_specs)
+
+
 def _leaves(spec: Any, words: Tuple[str, ...] = (), keys: Tuple[Any, ...] = ()) -> List[Tuple[str, Tuple[Any, ...]]]:
     """Name and keys of every leaf of a tree: dictionary keys and field names, or output_0 and so on."""
-    children = list(spec.children())
+    children = _children(spec)
     if not children:
         return [(".".join(words) or "output_0", keys)]
     if issubclass(spec.type, dict):

@@ -11,7 +11,14 @@ the provider too. A program with a clock of its own gives the predictor the abil
 
 from typing import Any, ClassVar, Dict, List, Tuple
 
-from mlmodelscope.predictors.port import PredictorFault, check_threads, misfit, unloaded
+from mlmodelscope.predictors.port import (
+    PredictorFault,
+    check_threads,
+    misfit,
+    parse_flag,
+    parse_seconds,
+    unloaded,
+)
 
 __all__ = ["Predictor"]
 
@@ -110,24 +117,25 @@ def _address(options: Dict[str, Any]) -> str:
 
 
 def _seconds(options: Dict[str, Any], name: str, default: float) -> float:
-    value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e6:
-        raise _wrong(name, "a number of seconds", value)
-    return float(value)
+    value = parse_seconds(options.get(name, default))
+    if value is None:
+        raise _wrong(name, "a number of seconds", options[name])
+    return value
 
 
 def _flag(options: Dict[str, Any], name: str) -> bool:
-    value = options.get(name, False)
-    if not isinstance(value, bool):
-        raise _wrong(name, "true or false", value)
+    value = parse_flag(options.get(name, False))
+    if value is None:
+        raise _wrong(name, "true or false", options[name])
     return value
 
 
 def _folder(options: Dict[str, Any]) -> Any:
     value = options.get("shared_memory", True)
-    if not isinstance(value, (bool, str)):
+    flag = parse_flag(value)
+    if flag is None and not isinstance(value, str):
         raise _wrong("shared_memory", "true, false or a folder", value)
-    return "/dev/shm" if value is True else value or None  # noqa: S108 - as rpc/shared.py
+    return (value or None) if flag is None else "/dev/shm" if flag else None  # noqa: S108 - as rpc/shared.py
 
 
 def _wrong(name: str, expected: str, got: Any) -> PredictorFault:

@@ -22,6 +22,7 @@ from mlmodelscope.predictors.port import (
     check_threads,
     import_framework,
     misfit,
+    plain_type,
     select_layers,
     thread_ids,
     threads_in_force,
@@ -72,6 +73,8 @@ class Predictor(object):
         self._inputs: List[Dict[str, Any]] = []
         self._dtypes: List[Any] = []
         self._shapes: List[Any] = []
+        self._narrower: List[Any] = []
+        self._is_plain = True
 
     def load(self, model: Dict[str, Any]) -> Dict[str, Any]:
         self.unload()
@@ -121,26 +124,37 @@ class Predictor(object):
         picked = select_layers("output", asked_outputs, [fact["name"] for fact in results])
         self._call = opened_model.bind(chosen, picked)
         self._chosen, self._inputs = chosen, inputs
-        # numpy has no bfloat16 and spells strings in several ways: those are left for the framework to check
+        takes, gives = opened_model.element_types(chosen, picked)
+        self._narrower = [_narrower(np, kind) for kind in takes]
+        self._is_plain = all(plain_type(kind.name) == kind.name for kind in takes + gives)
+        # numpy spells strings in several ways: those are left for the framework to check
         self._dtypes = [_dtype(np, fact["element_type"]) for fact in inputs]
         self._shapes = [None] * len(inputs)
         return [results[index] for index in picked]
 
     def predict(self, inputs: List[Any]) -> List[Any]:
         try:
+            # a function takes the tensors it needs, and leaves the rest
+            if len(inputs) != len(self._dtypes):
+                self._check(inputs)
             for value, dtype, shape in zip(inputs, self._dtypes, self._shapes):
                 # neither a session nor a function compares what it is given with what the model declares
                 if value.shape != shape or (value.dtype is not dtype and dtype is not None):
                     self._check(inputs)
                     break
-            return self._call(*inputs)  # type: ignore[no-any-return]
+            if self._is_plain:
+                return self._call(*inputs)  # type: ignore[no-any-return]
+            return _widened(self._call(*self._narrowed(inputs)))
         except PredictorFault:
             raise
         except Exception as error:  # the framework's exceptions share no class over its versions
             raise self._fault(inputs, error) from error
 
+    def _narrowed(self, inputs: Sequence[Any]) -> List[Any]:
+        return [value if kind is None else value.astype(kind) for value, kind in zip(inputs, self._narrower)]
+
     def _check(self, inputs: List[Any]) -> None:
-        fault = misfit(self._inputs, inputs)
+        fault = unloaded(self.name) if self._model is None else misfit(self._inputs, inputs)
         if fault is not None:
             raise fault
         self._shapes = [value.shape for value in inputs]
@@ -181,10 +195,10 @@ class Predictor(object):
         if fault is not None:
             raise fault
         try:
-            results: List[Any] = self._model.reveal(self._chosen, inputs, [known[index] for index in chosen])
+            wanted = [known[index] for index in chosen]
+            return _widened(self._model.reveal(self._chosen, self._narrowed(inputs), wanted))
         except Exception as error:  # the framework's exceptions share no class over its versions
             raise self._fault(inputs, error) from error
-        return results
 
     def unload(self) -> None:
         self.stop_profile()
@@ -259,6 +273,16 @@ def _dtype(np: Any, name: str) -> Any:
         return None if name == "string" else np.dtype(name)
     except TypeError:
         return None
+
+
+def _narrower(np: Any, kind: Any) -> Any:
+    """The type of the arrays that the framework takes for what numpy itself does not have; None for all others."""
+    return None if plain_type(kind.name) == kind.name else np.dtype(kind.as_numpy_dtype)
+
+
+def _widened(results: Sequence[Any]) -> List[Any]:
+    own = [array.dtype.name for array in results]
+    return [array if plain_type(kind) == kind else array.astype(plain_type(kind)) for array, kind in zip(results, own)]
 
 
 def _add_inner_outputs(model: Any, asked: Sequence[Dict[str, Any]]) -> None:

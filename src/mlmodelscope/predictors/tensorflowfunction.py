@@ -4,7 +4,7 @@
 
 import gc
 import importlib
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.predictors.tensorflowfile import SAVED_MODEL, Place, check_keras_config, format_fault
@@ -106,6 +106,11 @@ class FunctionModel(object):
 
         self._call = call
         return call
+
+    def element_types(self, inputs: Sequence[int], outputs: Sequence[int]) -> Tuple[List[Any], List[Any]]:
+        """TensorFlow's own types of these layers."""
+        takes, gives = self._function.inputs, self._function.outputs
+        return [takes[index].dtype for index in inputs], [gives[index].dtype for index in outputs]
 
     def _to_tensor(self) -> Callable[[Any, int], Any]:
         ops: Any = importlib.import_module("tensorflow.python.framework.ops")

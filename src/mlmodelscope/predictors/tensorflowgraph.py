@@ -7,7 +7,7 @@ import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from mlmodelscope.predictors.modelfile import describe_file
-from mlmodelscope.predictors.port import PredictorFault, element_type
+from mlmodelscope.predictors.port import PredictorFault, element_type, plain_type
 from mlmodelscope.predictors.tensorflowfile import GRAPH, SAVED_MODEL, Place, check_keras_config, format_fault
 from mlmodelscope.predictors.tensorflowprofile import SessionProfile
 
@@ -180,6 +180,10 @@ class SessionModel(object):
         self._bound = ([self._feeds[index] for index in inputs], [self._fetches[index] for index in outputs])
         return self._callable(*self._bound)
 
+    def element_types(self, inputs: Sequence[int], outputs: Sequence[int]) -> Tuple[List[Any], List[Any]]:
+        """TensorFlow's own types of these layers."""
+        return [self._feeds[index].dtype for index in inputs], [self._fetches[index].dtype for index in outputs]
+
     def _callable(self, feeds: Sequence[Any], fetches: Sequence[Any]) -> Callable[..., Any]:
         call: Callable[..., Any] = self._raw_callable(feeds, fetches, is_traced=False)
         return _copying(call, [place for place, tensor in enumerate(fetches) if _may_be_shared(tensor)])
@@ -266,7 +270,7 @@ def layer_fact(name: str, tensor: Any) -> Dict[str, Any]:
     sizes = (
         None if tensor.shape.rank is None else [None if size is None else int(size) for size in tensor.shape.as_list()]
     )
-    return {"name": name, "shape": sizes, "element_type": element_type(tensor.dtype.base_dtype.name)}
+    return {"name": name, "shape": sizes, "element_type": plain_type(element_type(tensor.dtype.base_dtype.name))}
 
 
 def first_line(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """Turns tensors into tensors with TensorRT on an NVIDIA GPU, from an engine file or from ONNX, which is built at load.
 
 Options: `precision` (float32, float16, int8: what a build may compute in; an engine file has decided already), `tf32`
-(on, off: whether float32 products may round their operands to TF32; off), `device` (index of the GPU), `max_batch`
+(on, off: whether float32 products may round their operands to TF32; off), `device` (the GPU: N or cuda:N), `max_batch`
 (largest batch of an ONNX model whose batch size is open) and `workspace_mb`. The number of threads is of no
 account: one feeds the GPU.
 """
@@ -52,7 +52,7 @@ class Predictor(object):
         check_options(self.name, options, dict(choices, device=None, max_batch=None, workspace_mb=None))
         check_threads(self.name, model.get("threads", 1))
         # before the package: its stub says less about what is missing
-        cuda = open_cuda(int(options.get("device", 0)))
+        cuda = open_cuda(_index(options.get("device", 0)))
         trt = import_framework(self.name, ["tensorrt"])
         if not hasattr(trt, "Runtime"):
             raise PredictorFault(
@@ -219,6 +219,20 @@ class Predictor(object):
                 cuda.free(address)
             cuda.drop_stream(self._stream)
         self._buffers, self._stream = {}, None
+
+
+def _index(device: Any) -> int:
+    number = str(device)[len("cuda:") :] if str(device).startswith("cuda:") else str(device)
+    if not number.isdecimal():
+        raise PredictorFault(
+            "predictor_failed",
+            f"tensorrt: option device cannot be {device!r}",
+            hint="device is the number of the GPU, or cuda:N",
+            option="device",
+            expected="cuda:N",
+            got=str(device),
+        )
+    return int(number)
 
 
 def _facts(trt: Any, engine: Any, names: Sequence[str]) -> List[Dict[str, Any]]:

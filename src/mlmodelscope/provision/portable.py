@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mlmodelscope.provision.durable import storage_error
 
-__all__ = ["PORTABLE", "portable_folder"]
+__all__ = ["PORTABLE", "note_use", "portable_folder"]
 
 _SOURCE = Path(__file__).resolve().parents[1]
 # of `worker/` and `process/` only what Python 3.6 can read; tests/architecture/test_portable.py holds them to it
@@ -31,15 +31,13 @@ PORTABLE = (
 
 def portable_folder(home: Path) -> Path:
     """The folder below `home` that holds the portable layer of this release; made when first asked for."""
-    files = {path.relative_to(_SOURCE): path.read_bytes() for path in _files()}
+    files = _files()
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     folder = home / "portable" / digest.hexdigest()[:16]
     if folder.is_dir():
-        # its age says how long nobody has used it; a home that cannot be written still serves
-        with suppress(OSError):
-            os.utime(folder)
+        note_use(folder)
         return folder
     made = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
@@ -58,7 +56,14 @@ def portable_folder(home: Path) -> Path:
     return folder
 
 
-def _files() -> list[Path]:
-    # without __init__.py the folders are namespace packages, which every Python 3 reads
-    found = [path for pattern in PORTABLE for path in _SOURCE.glob(pattern)]
-    return sorted(path for path in found if path.name != "__init__.py")
+def note_use(folder: Path) -> None:
+    """Its age says how long nobody has used it; a home that cannot be written still serves."""
+    with suppress(OSError):
+        os.utime(folder)
+
+
+def _files() -> dict[Path, bytes]:
+    """The content of each file by its place. Empty files make packages of the folders: without them, a release of ours
+    that is installed beside a framework would be found first."""
+    found = {path.relative_to(_SOURCE): path.read_bytes() for pattern in PORTABLE for path in _SOURCE.glob(pattern)}
+    return found | {parent / "__init__.py": b"" for path in found for parent in path.parents}

@@ -23,7 +23,7 @@ from mlmodelscope.core.versions import VersionConstraint, both, parse_constraint
 from mlmodelscope.resolve.stacks import need_of
 from mlmodelscope.resolve.system import parse_requirements
 
-__all__ = ["Facts", "InstalledFramework", "find_framework", "make_plan"]
+__all__ = ["Facts", "InstalledFramework", "find_framework", "local_version", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,8 @@ def make_plan(
         )
     if dataset is None and not request.inputs:
         raise UsageError("there is nothing to run the model on", hint="give --dataset NAME or --inputs FILE...")
-    if model.source is None and framework.name != "null":
+    # behind an address, the model may be the program's own
+    if model.source is None and framework.name != "null" and address is None:
         raise UsageError(f"the manifest of {model.name} names no source", hint="add `source: {graph_path: ...}`")
     request = request if request.is_trusted else _with_limits(request, facts.system)
     if address is not None:
@@ -149,7 +150,7 @@ def _choose_framework(
             framework=found.name,
         )
     environment = _choose_environment(request, model, found, constraint, facts)
-    version = str(constraint) if environment.kind != "local" else _local_version(found, constraint)
+    version = str(constraint) if environment.kind != "local" else local_version(found, constraint)
     distribution = environment.need.distribution if environment.need else found.distribution
     framework = ResolvedFramework(
         name=found.name, version=version, distribution=distribution or found.name, entry_point=found.entry_point
@@ -210,7 +211,8 @@ def _image_for(model: ModelManifest, system: SystemFacts) -> str:
     return image_for(model.container, system.architecture, bool(system.accelerators)) or ""
 
 
-def _local_version(found: InstalledFramework, constraint: VersionConstraint) -> str:
+def local_version(found: InstalledFramework, constraint: VersionConstraint) -> str:
+    """The version that is installed here; UnsatisfiableError where there is none, or none that will do."""
     if found.version is None:
         raise UnsatisfiableError(f"{found.name} is not installed here", hint=found.install_hint, framework=found.name)
     if not constraint.matches(found.version):

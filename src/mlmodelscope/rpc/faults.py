@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from mlmodelscope.core.errors import MLModelScopeError
 from mlmodelscope.rpc.predictor_pb2 import Fault
 
 __all__ = ["RpcFault", "from_message", "to_message"]
@@ -22,8 +23,11 @@ class RpcFault(Exception):  # noqa: N818 - an error of ours only once the worker
 
 
 def to_message(error: Exception) -> Fault:
-    """Whatever a predictor raised. Its own faults keep all they say; of anything else only class and text are told."""
+    """Whatever a predictor raised. Faults and errors of ours keep all they say, though a code that is not in the
+    protocol becomes the general one; of anything else only class and text are told."""
     code = getattr(error, "code", None)
+    if isinstance(error, MLModelScopeError) and code not in CODES:
+        code = "predictor_failed"
     if code not in CODES:
         return Fault(code="predictor_failed", message=f"the predictor failed: {type(error).__name__}: {error}")
     fields = getattr(error, "fields", None) or {}

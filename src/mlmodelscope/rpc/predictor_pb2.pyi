@@ -39,14 +39,16 @@ class LayerChoice(_message.Message):
     def __init__(self, name: _Optional[str] = ..., index: _Optional[int] = ..., element_type: _Optional[str] = ...) -> None: ...
 
 class SharedFile(_message.Message):
-    __slots__ = ("name", "size", "token")
+    __slots__ = ("name", "size", "token", "is_locked")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    IS_LOCKED_FIELD_NUMBER: _ClassVar[int]
     name: str
     size: int
     token: bytes
-    def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., token: _Optional[bytes] = ...) -> None: ...
+    is_locked: bool
+    def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., token: _Optional[bytes] = ..., is_locked: _Optional[bool] = ...) -> None: ...
 
 class ModelHandle(_message.Message):
     __slots__ = ("id", "fault", "facts", "has_mapped", "is_simulated")

@@ -1,8 +1,9 @@
 """Turns a predictor of this process into a program that others can call: the three calls, served at an address.
 
 Every ModelLoad gets a predictor object of its own. One thread makes all calls, one after the other, as predictors are
-promised; so two clients are served correctly, but wait for each other. A client that died without ModelUnload leaves
-its model behind: models that were not used for long make room when another is loaded.
+promised; so two clients are served correctly, but wait for each other. A client that is gone takes its model with it:
+one of this machine is missed by its lock (`rpc.shared`), one that gave up ModelLoad by its call. Of any other we hear
+nothing: when there is no more room, the model that was not used for longest goes.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 import numpy as np
 
 from mlmodelscope.core.errors import UsageError
-from mlmodelscope.core.predictor import Predictor, Simulates
+from mlmodelscope.core.predictor import Simulates, Tensors
 from mlmodelscope.rpc import predictor_pb2 as messages
 from mlmodelscope.rpc.channel import OPTIONS, is_answered, parse_address
 from mlmodelscope.rpc.client import SERVICE
@@ -32,16 +33,20 @@ from mlmodelscope.rpc.faults import RpcFault, to_message
 from mlmodelscope.rpc.shared import ALIGNMENT, FOLDER, MappedFile
 from mlmodelscope.rpc.tensors import GarbledTensor, element_type, read_array, write_bytes
 
-__all__ = ["RunningServer", "Service", "start_server"]
+__all__ = ["RunningServer", "Serves", "Service", "start_server"]
 
 _MOST_MODELS = 8
-_IDLE_SECONDS = 3600.0
+_IDLE_SECONDS = 600.0
 _LEAST_SHARED = 4096
+# how often clients that are gone are missed, and how long the call that runs and the models are waited for at the end
+_LOOK_SECONDS = 10.0
+_GRACE_SECONDS = 2.0
+_CLOSE_SECONDS = 10.0
 
 
 @dataclass(slots=True)
 class _Loaded:
-    predictor: Predictor
+    predictor: Serves
     shared: MappedFile | None
     folder: Path | None
     used_at: float
@@ -56,12 +61,20 @@ class _Loaded:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class Serves(Protocol):
+    """What is served: the three calls of `core.predictor.Predictor`, whatever is behind them."""
+
+    def load(self, model: dict[str, Any]) -> dict[str, Any]: ...
+    def predict(self, inputs: Tensors) -> Tensors: ...
+    def unload(self) -> None: ...
+
+
 class Service:
     """The three calls as functions of messages; it needs no gRPC. One thread at a time."""
 
     def __init__(
         self,
-        make_predictor: Callable[[], Predictor],
+        make_predictor: Callable[[], Serves],
         *,
         folder: str | None = FOLDER,
         most_models: int = _MOST_MODELS,
@@ -79,10 +92,10 @@ class Service:
             return messages.ModelHandle(fault=to_message(error))
 
     def _load(self, request: messages.OpenRequest) -> messages.ModelHandle:
-        folder = _keep_files(request)
-        loaded = _Loaded(self._make_predictor(), None, folder, self._clock())
+        loaded = _Loaded(self._make_predictor(), None, None, self._clock())
         try:
-            facts = loaded.predictor.load(_model(request, folder))
+            loaded.folder = _folder_for(request)
+            facts = loaded.predictor.load(_model(request, loaded.folder))
             if self._folder and request.HasField("shared"):
                 loaded.shared = MappedFile.attach(request.shared, self._folder)
             handle = messages.ModelHandle(
@@ -92,23 +105,38 @@ class Service:
                 is_simulated=isinstance(loaded.predictor, Simulates),
             )
         except BaseException:
-            loaded.close()
+            # the reason why it could not be loaded is the one to be told
+            with suppress(Exception):
+                loaded.close()
             raise
+        loaded.used_at = self._clock()
         self._loaded[handle.id] = loaded
         return handle
 
     def _make_room(self) -> None:
-        for key, loaded in list(self._loaded.items()):
-            if self._clock() - loaded.used_at > _IDLE_SECONDS:
-                del self._loaded[key]
-                loaded.close()
-        if len(self._loaded) >= self._most_models:
+        self.drop_abandoned()
+        if len(self._loaded) < self._most_models:
+            return
+        key, oldest = min(self._loaded.items(), key=lambda item: item[1].used_at)
+        if self._clock() - oldest.used_at < _IDLE_SECONDS:
             raise RpcFault(
                 "predictor_failed",
                 f"this predictor holds {len(self._loaded)} models already, and takes no more",
                 hint=f"unload one; a model that nobody used for {_IDLE_SECONDS / 60:g} minutes makes room by itself",
                 expected=self._most_models,
             )
+        self._drop(key)
+
+    def drop_abandoned(self) -> None:
+        """Frees the models of clients that are known to be gone."""
+        for key, loaded in list(self._loaded.items()):
+            if loaded.shared is not None and loaded.shared.is_abandoned:
+                self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        # a predictor that fails here fails a client that is gone, and not the one that is being served
+        with suppress(Exception):
+            self._loaded.pop(key).close()
 
     def predict(self, request: messages.PredictRequest) -> messages.PredictionResponse:
         try:
@@ -177,15 +205,11 @@ def _read(tensor: messages.Tensor, shared: MappedFile | None) -> Any:
         raise RpcFault("shape_mismatch", str(error), expected=tensor.element_type, got=list(tensor.shape)) from error
 
 
-def _keep_files(request: messages.OpenRequest) -> Path | None:
-    """Files that came with the request, written to a folder of their own."""
+def _folder_for(request: messages.OpenRequest) -> Path | None:
+    """A folder of their own for files that came with the request."""
     if not request.HasField("graph") and not request.HasField("weights"):
         return None
-    folder = Path(tempfile.mkdtemp(prefix="mlmodelscope-model-"))
-    for kind in ("graph", "weights"):
-        if request.HasField(kind):
-            (folder / _uploaded_name(request, kind)).write_bytes(getattr(request, kind))
-    return folder
+    return Path(tempfile.mkdtemp(prefix="mlmodelscope-model-"))
 
 
 def _uploaded_name(request: messages.OpenRequest, kind: str) -> str:
@@ -201,7 +225,9 @@ def _model(request: messages.OpenRequest, folder: Path | None) -> dict[str, Any]
     paths = {kind: getattr(request, f"{kind}_path") or None for kind in ("graph", "weights")}
     for kind, path in paths.items():
         if request.HasField(kind) and folder is not None:
-            paths[kind] = str(folder / _uploaded_name(request, kind))
+            kept = folder / _uploaded_name(request, kind)
+            kept.write_bytes(getattr(request, kind))
+            paths[kind] = str(kept)
         elif path and not Path(path).exists():
             raise RpcFault(
                 "model_format",
@@ -254,13 +280,32 @@ class RunningServer:
         self._service, self._server, self._thread, self.address = service, server, thread, address
 
     def wait(self) -> None:
-        self._server.wait_for_termination()
+        """Returns only when the server ended. Looks after clients that are gone meanwhile."""
+        looking: Future[None] | None = None
+        while self._server.wait_for_termination(_LOOK_SECONDS):
+            # behind a call that hangs, one look is enough
+            if looking is None or looking.done():
+                # another thread may have stopped us meanwhile
+                with suppress(RuntimeError):
+                    looking = self._thread.submit(self._service.drop_abandoned)
 
-    def stop(self) -> None:
-        """Lets the call that runs come to its end for a moment, then frees every model and the address."""
-        self._server.stop(grace=2).wait()
-        self._thread.submit(self._service.close).result()
-        self._thread.shutdown()
+    def stop(self) -> bool:
+        """Frees the address, lets the call that runs come to its end for a moment, and frees every model.
+
+        Whether all of that was done: a call that hangs cannot be ended, and keeps its thread. Then only the end of the
+        process ends it, and Python's own waits for the thread.
+        """
+        ended = self._server.stop(_GRACE_SECONDS)
+        self.free_address()
+        begun = self._thread.submit(lambda: None)
+        closing = self._thread.submit(self._service.close)
+        self._thread.shutdown(wait=False)
+        # gRPC has told every client by then
+        ended.wait(2 * _GRACE_SECONDS)
+        # what cannot even begin stands behind a call that hangs
+        return bool(wait([begun], _GRACE_SECONDS).done) and bool(wait([closing], _CLOSE_SECONDS).done)
+
+    def free_address(self) -> None:
         path, port = parse_address(self.address)
         if port is None:
             Path(path).unlink(missing_ok=True)
@@ -277,9 +322,9 @@ def start_server(service: Service, address: str) -> RunningServer:
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="predictor")
     server = grpc.server(thread, options=OPTIONS)
     methods = {
-        "ModelLoad": _handler(service.load, messages.OpenRequest),
-        "ModelUnload": _handler(service.unload, messages.ModelHandle),
-        "Predict": _handler(service.predict, messages.PredictRequest),
+        "ModelLoad": _handler(lambda message, context: _load_for(service, message, context), messages.OpenRequest),
+        "ModelUnload": _handler(lambda message, context: service.unload(message), messages.ModelHandle),
+        "Predict": _handler(lambda message, context: service.predict(message), messages.PredictRequest),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     taken = 0
@@ -297,9 +342,17 @@ def start_server(service: Service, address: str) -> RunningServer:
     return RunningServer(service, server, thread, address if port != 0 else f"{address.rpartition(':')[0]}:{taken}")
 
 
-def _handler(call: Callable[[Any], Any], request: Any) -> Any:
+def _load_for(service: Service, message: messages.OpenRequest, context: Any) -> messages.ModelHandle:
+    handle = service.load(message)
+    if not context.is_active():
+        # the client died or gave up while the model was loaded, and nobody will ever name the handle
+        service.unload(handle)
+    return handle
+
+
+def _handler(call: Callable[[Any, Any], Any], request: Any) -> Any:
     return grpc.unary_unary_rpc_method_handler(
-        lambda message, context: call(message),
+        call,
         request_deserializer=request.FromString,
         response_serializer=lambda answer: answer.SerializeToString(),
     )

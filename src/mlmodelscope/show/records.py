@@ -134,6 +134,9 @@ def format_environment(record: Record) -> str:
     if software is None:
         return "-"
     place = software.environment
+    address = record.request.options.get("address")
+    if address is not None:
+        return f"a program at {address}, driven from {software.implementation} {software.python}"
     name = {"local": "local", "venv": f"venv {(place.digest or '-')[:12]}", "container": f"container {place.image}"}
     sandbox = ", in the sandbox" if place.is_sandboxed else ""
     digest = f" ({place.digest[:19]})" if place.kind == "container" and place.digest else ""

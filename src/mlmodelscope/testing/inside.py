@@ -5,7 +5,8 @@ would hide is looked at here, inside the framework's own environment: `python -c
 portable layer on the path. CASE is a JSON file:
 
     {"entry_point", "open": MODEL, "large": MODEL or null, "large_bytes",
-     "samples": an .npz of arrays "<sample>/<input>", "threads": of the process's variables}
+     "samples": an .npz of arrays "<sample>/<input>", "threads": of the process's variables,
+     "threads_beside": how many the framework may compute on beside those that it is told, if not 0}
 
 and MODEL what `Predictor.load` takes. The answer is a line of JSON: {"check", "passed", "detail"}.
 """
@@ -122,7 +123,8 @@ def as_many_threads_as_asked(case: Dict[str, Any]) -> str:
     predictor.unload()
     used = sorted((after[name] - before.get(name, 0) for name in after), reverse=True)
     busy = [ticks for ticks in used if ticks >= _LEAST_SHARE * sum(used)]
-    assert len(busy) == threads, f"{len(busy)} threads computed, {threads} were asked for (ticks: {used[:8]})"
+    most = threads + case.get("threads_beside", 0)
+    assert threads <= len(busy) <= most, f"{len(busy)} threads computed, {threads} were asked for (ticks: {used[:8]})"
     return f"{len(busy)} threads computed (ticks: {busy})"
 
 
@@ -136,11 +138,13 @@ def unloading_frees_the_memory(case: Dict[str, Any]) -> str:
         return "there is no large model of this kind"
     sample = list(_samples(case)[0])
     held: List[int] = []
+    # all of them live on: it is `unload` that must free, not the end of the object
+    unloaded = []
     for _ in range(_CYCLES):
         predictor = _loaded(case, "large")
         predictor.predict(sample)
         predictor.unload()
-        del predictor
+        unloaded.append(predictor)
         gc.collect()
         held.append(_resident_bytes())
     # the first ones fill caches that the rest reuse
@@ -183,16 +187,19 @@ def _samples(case: Dict[str, Any]) -> List[List[Any]]:
 
 
 def _thread_ticks() -> Dict[str, int]:
-    """The time that every thread of this process has computed, in ticks of the system."""
+    """The time that every thread of this process has computed, in ticks of the system.
+
+    What the system did for it is left out: a thread that gives memory back, as Paddle's does, computes nothing.
+    """
     found = {}  # type: Dict[str, int]
     for name in os.listdir("/proc/self/task"):
         try:
             with open(f"/proc/self/task/{name}/stat") as file:
-                # behind the name, which may hold anything: state is the third field, the two times 14th and 15th
+                # behind the name, which may hold anything: state is the third field, the time 14th
                 fields = file.read().rpartition(")")[2].split()
         except OSError:  # it has ended
             continue
-        found[name] = int(fields[11]) + int(fields[12])
+        found[name] = int(fields[11])
     return found
 
 

@@ -1,15 +1,23 @@
-"""A path -> the folder of one run: locked while its owner lives, and swept away by a later run if the owner died."""
+"""A path -> the folder of one run: locked while its owner lives, and swept away by a later run if the owner died.
+
+The memory that a launch shares with its framework's process is such a folder too.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import shutil
+import stat
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["RunFolder", "remove_abandoned"]
+from mlmodelscope.core.ids import new_id
+
+__all__ = ["RunFolder", "remove_abandoned", "shared_folder"]
 
 # between the making of a folder and its lock lies a moment in which it looks abandoned
 _LEAST_AGE_SECONDS = 3600
@@ -65,3 +73,39 @@ def remove_abandoned(folder: Path) -> bool:
         finally:
             os.close(descriptor)
     return False
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """A folder of memory for the tensors of one launch; what a killed process left there, a later one removes."""
+    place = _memory_folder()
+    root = _private_folder(place)
+    folder = RunFolder(root / new_id())
+    folder.make()
+    try:
+        yield folder.path
+    finally:
+        folder.remove()
+        if root != _usual_folder(place):
+            root.rmdir()
+
+
+def _memory_folder() -> Path:
+    memory = Path("/dev/shm")  # noqa: S108 - the folder inside is this user's, and private
+    return memory if memory.is_dir() else Path(tempfile.gettempdir())
+
+
+def _usual_folder(place: Path) -> Path:
+    return place / f"mlmodelscope-{os.getuid()}"
+
+
+def _private_folder(place: Path) -> Path:
+    """The folder of this user's own below one that everybody may write; another where somebody was there before us."""
+    usual = _usual_folder(place)
+    with suppress(FileExistsError):
+        usual.mkdir(mode=0o700)
+    facts = usual.lstat()
+    is_private = facts.st_uid == os.getuid() and stat.S_IMODE(facts.st_mode) & 0o077 == 0
+    if stat.S_ISDIR(facts.st_mode) and is_private:
+        return usual
+    return Path(tempfile.mkdtemp(prefix=f"{usual.name}-", dir=place))

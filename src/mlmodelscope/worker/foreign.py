@@ -44,12 +44,15 @@ _DOING = {
 }
 
 
-def shim_command(python: str, portable: str, address: str, folder: str, *, is_isolated: bool = True) -> list[str]:
-    """What starts the shim in any Python from 3.6 on.
+def shim_command(
+    python: str, portable: str, address: str, folder: str, *, is_isolated: bool = True, cpus: Sequence[int] = ()
+) -> list[str]:
+    """What starts the shim in any Python from 3.6 on; with `cpus` it keeps to those processors.
 
     Isolated, the variables of this machine do not count; those of an image do: some find their framework by them.
     """
-    return [python, *(["-I"] if is_isolated else []), "-c", _START, portable, address, folder]
+    isolated = ["-I"] if is_isolated else []
+    return [python, *isolated, "-c", _START, portable, address, folder, *map(str, cpus)]
 
 
 def open_foreign(host: FrameworkHost, entry_point: str) -> ForeignPredictor:
@@ -99,6 +102,8 @@ class _Process:
                     shim_command(host.python, host.portable, address, self.folder),
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
+                    # what a framework prints goes where its complaints go, and never among answers of ours
+                    stdout=2,
                     env={**child_environment(), **host.variables},
                 )
             except OSError as error:
@@ -111,13 +116,14 @@ class _Process:
         return ours
 
     def _accept(self, listener: int) -> socket.socket:
+        """The call of the framework; where its container ends before that, our parent calls and hangs up."""
         with socket.socket(fileno=listener) as listening:
             listening.settimeout(_ANSWER_SECONDS)
             try:
                 connection, _ = listening.accept()
             except TimeoutError:
                 raise WorkerCrashError(
-                    f"the framework's container did not answer within {_ANSWER_SECONDS:g} s"
+                    f"the framework's container did not answer within {_ANSWER_SECONDS:g} s", in_container=True
                 ) from None
         connection.settimeout(None)
         return connection
@@ -199,6 +205,10 @@ class _Process:
         self._outbox.close()
         self._remove_folder()
 
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+
     def _remove_folder(self) -> None:
         if self._owns_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -233,6 +243,10 @@ class ForeignPredictor:
 
     def close(self) -> None:
         self._process.close()
+
+    def kill(self) -> None:
+        """Ends that process at once, whatever it does; from any thread. `close` is still to be called."""
+        self._process.kill()
 
     def inference_loop(
         self, queries: Sequence[Tensors], min_duration_ns: int, min_queries: int, progress: Path

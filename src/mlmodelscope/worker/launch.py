@@ -36,7 +36,7 @@ from mlmodelscope.measure.processes import children_of, read_tree
 from mlmodelscope.worker.job import Job
 from mlmodelscope.worker.protocol import PROTOCOL_VERSION, Channel, ProtocolViolation
 from mlmodelscope.worker.results import checked_error, checked_message
-from mlmodelscope.worker.sandbox import HINT, MOST_TASKS, find_bwrap, sandboxed
+from mlmodelscope.worker.sandbox import HINT, MOST_TASKS, SCRATCH_BYTES, find_bwrap, sandboxed, shared_bytes
 
 __all__ = ["LaunchFailed", "WorkerEvent", "launch"]
 
@@ -44,6 +44,8 @@ _PROGRESS_STAGES = ("prepare", "warmup", "measure", "trace", "accuracy")
 _LOG_TAIL_BYTES = 4000
 _STALL_SECONDS = 30.0
 _NAMESPACE_SECONDS = 10.0
+# a file of tensors for each way, and some room
+_MOST_SHARED_BYTES = 3 * SCRATCH_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ def launch(
     folder = Path(job.run_folder)
     (folder / "progress").write_bytes(bytes(8))
     with _Worker(job, folder / f"worker-{job.index}.log", environment) as worker:
-        watch = _Watch(worker, limits, job.index, on_event)
+        shared = job.host.shared if job.host and worker.is_sandboxed else None
+        watch = _Watch(worker, limits, job.index, on_event, Path(shared) if shared else None)
         try:
             worker.channel.send({"type": "job", "version": PROTOCOL_VERSION, "job": job.model_dump(mode="json")})
             return watch.until_done(folder)
@@ -190,12 +193,16 @@ class _Worker:
 
 @dataclass(slots=True)
 class _Watch:
-    """Waits for the worker's messages and ends it when a limit is passed. Wakes only to look at limits and progress."""
+    """Waits for the worker's messages and ends it when a limit is passed. Wakes only to look at limits and progress.
+
+    `shared` is the folder of this machine's memory that a stranger may fill, together with a container.
+    """
 
     worker: _Worker
     limits: Limits
     index: int
     on_event: Callable[[WorkerEvent], None]
+    shared: Path | None = None
     stage: Stage = "start"
     _said_hello: bool = False
     _total: int | None = None
@@ -286,6 +293,12 @@ class _Watch:
                 hint="raise it with --memory-limit",
                 used_bytes=used,
                 limit_bytes=limit,
+            )
+        if self.shared is not None and shared_bytes(self.shared, _MOST_SHARED_BYTES) > _MOST_SHARED_BYTES:
+            raise MemoryLimitError(
+                f"the worker and its container share files of more than {_MOST_SHARED_BYTES} bytes",
+                hint="use a smaller batch",
+                limit_bytes=_MOST_SHARED_BYTES,
             )
 
     def _used_bytes(self) -> int:

@@ -18,12 +18,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlmodelscope.core.errors import MLModelScopeError
 from mlmodelscope.core.value import digest_of
 from mlmodelscope.worker.protocol import PROTOCOL_VERSION, Channel
 from mlmodelscope.worker.session import Session
+
+if TYPE_CHECKING:
+    from mlmodelscope.worker.job import Job
 
 __all__ = ["main"]
 
@@ -134,8 +137,7 @@ class _Launch:
             apply_limits()
         start_ns = time.monotonic_ns() - job.spawned_ns
         anchor: dict[str, Any] = {"started_at": datetime.now(UTC).isoformat(), "anchor_ns": time.monotonic_ns()}
-        with _progress_counter(Path(job.run_folder)) as progress:
-            session = Session(job, progress)
+        with _progress_counter(Path(job.run_folder)) as progress, _opened(job, progress) as session:
             self._enter("load")
             execution = session.load()
             if job.layers is None:
@@ -182,6 +184,18 @@ class _Launch:
             "software": software,
             "system": session.system() if job.index == 0 else None,
         }
+
+
+@contextmanager
+def _opened(job: Job, progress: memoryview) -> Iterator[Session]:
+    """The session of the job. After a failure this process ends, and with it all that it holds: only what it has
+    elsewhere must be let go, before anybody hears of the failure and kills us."""
+    session = Session(job, progress)
+    try:
+        yield session
+    except BaseException:
+        session.let_go()
+        raise
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 What the worker sees is built from nothing: its interpreter and the system's libraries, the files of its job, all
 read-only; a scratch folder and /tmp in memory, of limited size; and of the host's disk only the result files, which
 exist before it starts. A file that is a mount point can be written but neither removed nor replaced, so nothing that
-the parent reads later can have become a link, a pipe or a folder. docs/decisions/0005-sandbox.md gives the reasons.
+the parent reads later can have become a link, a pipe or a folder. Where the framework is in a container, the folder of
+memory that the two share is there as well; the parent looks at its size. docs/decisions/0005-sandbox.md gives reasons.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -35,12 +38,15 @@ __all__ = [
     "refuse_private",
     "sandboxed",
     "search_path",
+    "shared_bytes",
 ]
 
 # a framework starts a few threads per processor and per library; a fork bomb starts thousands
 MOST_TASKS = 512 + 16 * (os.cpu_count() or 1)
 # of /tmp, of /dev/shm, of the scratch folder, and of any one file the worker writes
 SCRATCH_BYTES = 512 * 1024**2
+# what a name costs the kernel, roughly: a million empty files are no small thing
+_NAME_BYTES = 4096
 _OPEN_FILES = 4096
 # what a shared library or a clock may need; nothing that names users, hosts or services
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "os-release")
@@ -60,11 +66,13 @@ _NAMESPACES = (
 @dataclass(frozen=True, slots=True)
 class View:
     """What one worker may see of the host: `readable` files and folders, a `scratch` folder in memory at that path, and
-    in it the `results`, which are real files of the host and must exist."""
+    in it the `results`, which are real files of the host and must exist. `shared` is a folder of the host that it may
+    write: what a framework in a container sees of it too."""
 
     readable: tuple[Path, ...]
     scratch: Path
     results: tuple[Path, ...] = ()
+    shared: Path | None = None
 
 
 def sandboxed(bwrap: str, command: Sequence[str], job: Job, environment: Mapping[str, str]) -> list[str]:
@@ -78,8 +86,9 @@ def sandboxed(bwrap: str, command: Sequence[str], job: Job, environment: Mapping
     files = {Path(text).absolute() for text in (*job.files.values(), *job.inputs)}
     host = {Path(text) for text in job.host.folders} if job.host else set()
     readable = (*interpreter_folders(search_path(environment["PYTHONPATH"]), private), *files, *host)
-    refuse_private(readable, private)
-    return bwrap_command(bwrap, command, View(readable, scratch, results))
+    shared = Path(job.host.shared) if job.host and job.host.shared else None
+    refuse_private((*readable, *([shared] if shared else [])), private)
+    return bwrap_command(bwrap, command, View(readable, scratch, results, shared))
 
 
 def bwrap_command(bwrap: str, command: Sequence[str], view: View, *, root: Path = Path("/")) -> list[str]:
@@ -94,7 +103,7 @@ def bwrap_command(bwrap: str, command: Sequence[str], view: View, *, root: Path 
         # the scratch folder first: a readable file may lie below it, and would be covered
         *("--size", size, "--tmpfs", str(view.scratch)),
         *_binds("--ro-bind", _outermost(view.readable)),
-        *_binds("--bind", view.results),
+        *_binds("--bind", (*view.results, *([view.shared] if view.shared else []))),
         # all that bubblewrap itself mounted in memory, so that no place without a limit of size can be written
         *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
         *("--chdir", str(view.scratch), "--", *command),
@@ -209,6 +218,26 @@ def can_sandbox() -> str | None:
         return None
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     return f"bubblewrap failed: {lines[-1] if lines else f'exit code {done.returncode}'}"
+
+
+def shared_bytes(folder: Path, most: int) -> int:
+    """What the files below hold, as the file system counts, and something for every name. Stops counting beyond `most`,
+    and a folder that was closed to us counts as that."""
+    found, waiting = 0, [folder]
+    try:
+        while waiting:
+            for path in waiting.pop().iterdir():
+                with suppress(FileNotFoundError):
+                    facts = path.lstat()
+                    found += _NAME_BYTES + 512 * facts.st_blocks
+                    waiting += [path] if stat.S_ISDIR(facts.st_mode) else []
+                if found > most:
+                    return found
+    except FileNotFoundError:
+        return found
+    except OSError:
+        return most + 1
+    return found
 
 
 def apply_limits() -> None:

@@ -12,8 +12,9 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from mlmodelscope.core.errors import FunctionError, InputError, StepError, from_fields
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
+_LET_GO_SECONDS = 5.0
+
 
 class Session:
     """Pipeline, predictor and data set of one launch."""
@@ -44,6 +47,7 @@ class Session:
         self._job = job
         self._progress = progress
         self._shim = shim
+        self._predictor: Any = None
         self._foreign: ForeignPredictor | None = None
         self._clock: Callable[[], int] = time.monotonic_ns
         self.clock_name: Clock = "monotonic"
@@ -62,7 +66,8 @@ class Session:
         with _faults():
             facts: dict[str, Any] = self._predictor.load(job.predictor_model())
         self.load_ns = self._foreign.load_ns if self._foreign else time.monotonic_ns() - start
-        self._version = str(facts["version"])
+        # behind an address is an engine, and the version is its own
+        self._version = " ".join(str(facts[name]) for name in ("engine", "version") if name in facts)
         self.loaded_memory_bytes = self._foreign.loaded_memory_bytes if self._foreign else resident_bytes()
         # chosen once, before anything is timed: a simulator's own clock, or the monotonic one
         if isinstance(self._predictor, Simulates):
@@ -319,6 +324,23 @@ class Session:
             self._predictor.unload()
         if self._foreign is not None:
             self._foreign.close()
+
+    def let_go(self) -> None:
+        """After a failure at any point: a program behind an address is told that its model is wanted no more.
+
+        It may be what failed, so it has a few seconds. A framework in this process is left alone: it ends with us, and
+        unloading what is broken may break more.
+        """
+        if not getattr(self._predictor, "takes_address", False):
+            return
+        thread = Thread(target=self._unload_quietly, daemon=True)
+        thread.start()
+        thread.join(_LET_GO_SECONDS)
+
+    def _unload_quietly(self) -> None:
+        # the failure that brought us here is the one to be told
+        with suppress(Exception):
+            self._predictor.unload()
 
 
 def _elsewhere(ours: Software, theirs: Mapping[str, Any]) -> dict[str, Any]:

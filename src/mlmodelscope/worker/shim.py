@@ -11,6 +11,7 @@ import importlib
 import mmap
 import os
 import platform
+import signal
 import socket
 import sys
 import tempfile
@@ -153,7 +154,7 @@ class _Host(object):
         return {"count": len(begins)}
 
     def on_start_profile(self, message: Dict[str, Any]) -> Dict[str, Any]:
-        self._predictor.start_profile(message["folder"])
+        self._predictor.start_profile(_writable(message["folder"]))
         return {}
 
     def on_stop_profile(self, message: Dict[str, Any]) -> Dict[str, Any]:
@@ -166,10 +167,10 @@ class _Host(object):
         return self._sent(self._predictor.reveal(self._inbox.get(message), message["names"]))
 
     def on_environment(self, message: Dict[str, Any]) -> Dict[str, Any]:
-        """The `env` that functions share by reference; a scratch folder that is not seen from here is another one."""
+        """The `env` that functions share by reference."""
         env = unpack_value(self._inbox.get(message))
-        if env["scratch"] is not None and not os.access(env["scratch"], os.W_OK):
-            env["scratch"] = tempfile.mkdtemp(prefix="mlmodelscope-")
+        if env["scratch"] is not None:
+            env["scratch"] = _writable(env["scratch"])
         self._environments.append(env)
         return {"environment": len(self._environments) - 1}
 
@@ -234,6 +235,11 @@ def serve(channel: Channel, folder: str) -> int:
         channel.send(answer)
 
 
+def _writable(folder: str) -> str:
+    """The folder, or another one where it cannot be written from here: a container has its own, which ends with it."""
+    return folder if os.access(folder, os.W_OK) else tempfile.mkdtemp(prefix="mlmodelscope-")
+
+
 def _memory() -> Dict[str, Optional[int]]:
     """Resident memory of this process now and at most, in bytes."""
     found: Dict[str, Optional[int]] = {"resident": None, "peak": None}
@@ -289,8 +295,13 @@ def _connect(address: str) -> socket.socket:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`ADDRESS FOLDER`: the socket to answer on, and the folder of the shared files."""
-    address, folder = arguments
+    """`ADDRESS FOLDER [CPU...]`: the socket to answer on, the folder of the shared files, the processors to keep to."""
+    address, folder = arguments[:2]
+    # a terminal sends it to us too, but it is for the process that we answer, and we end with that
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # before anything is imported that counts them
+    if arguments[2:]:
+        os.sched_setaffinity(0, [int(text) for text in arguments[2:]])
     code = serve(Channel(_connect(address)), folder)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -44,7 +44,8 @@ class Outbox(object):
             offset = -(-end // _ALIGNMENT) * _ALIGNMENT
             described.append({"type": array.dtype.str, "shape": array.shape, "offset": offset})
             end = offset + array.nbytes
-        if end > self._capacity:
+        # arrays without a byte, or no arrays, need a file too: the message names one
+        if end > self._capacity or not self._name:
             self._grow(end)
         for array, place in zip(arrays, described):  # noqa: B905 - strict is younger than Python 3.6
             target = np.frombuffer(self._view, np.uint8, array.nbytes, place["offset"])

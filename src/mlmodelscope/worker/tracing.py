@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlmodelscope.core.errors import PredictorError
 from mlmodelscope.core.predictor import Predictor, Profiles
 from mlmodelscope.core.span import Clock, TraceLevel
 from mlmodelscope.measure.loops import PipelineQuery, traced_loop
@@ -64,9 +65,9 @@ class Tracer:
         if self._job.trace_level >= TraceLevel.FRAMEWORK and isinstance(self._predictor, Profiles):
             try:
                 self._rounds.append(self._profiled_round(self._predictor, order, progress))
-            except PredictorFault as fault:
+            except (OSError, PredictorError, PredictorFault) as error:
                 # the rest of the trace is worth keeping
-                self._reason = fault.message
+                self._reason = str(error)
 
     def _profiled_round(self, predictor: Profiles, order: Iterator[list[int]], progress: Any) -> _Round:
         with _profiled(predictor, self._job.run_folder) as calls:

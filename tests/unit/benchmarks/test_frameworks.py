@@ -59,7 +59,7 @@ def test_both_sides_answer_with_a_cost(case):
     sides = bare.Sides(described)
     assert sides.ours() > 0
     assert sides.theirs() > 0
-    assert opened == ["null", "null"]
+    assert opened == ["null"] * len(sides._predicts)
 
 
 @pytest.mark.parametrize("answer", [np.ones((1, 3), np.float32), np.zeros((1, 4), np.float32)])
@@ -69,15 +69,19 @@ def test_sides_that_differ_are_not_measured(case, answer):
         bare.Sides(described)
 
 
-def test_the_instances_of_a_side_are_taken_in_turns(case, monkeypatch):
+def test_every_instance_of_a_side_has_its_turns(case):
     described, _ = case(np.zeros((1, 3), np.float32))
     sides = bare.Sides(described)
     used = []
-    sides._calls = [lambda x: used.append("first"), lambda x: used.append("second")]
-    sides._count = 1
-    for _ in range(4):
+    sides._calls = [lambda x, name=name: used.append(name) for name in "abcde"]
+    sides._predicts = [lambda inputs, name=name: used.append(name) for name in "ABCDE"]
+    sides._count = 2
+    for _ in range(60):
+        sides.ours()
         sides.theirs()
-    assert used == ["second"] * 2 + ["first"] * 2 + ["second"] * 2 + ["first"] * 2
+    assert set(used) == set("abcdeABCDE")
+    # a block is of one instance
+    assert all(one == other for one, other in zip(used[::2], used[1::2], strict=True))
 
 
 @pytest.mark.parametrize(("times", "median"), [([3, 1, 2], 2.0), ([4, 1, 2, 3], 2.5), ([7], 7.0)])

@@ -1,6 +1,7 @@
 """The papers' form and the legacy form, from text to typed values."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from mlmodelscope.core.steps import (
 from mlmodelscope.manifest import format_manifest, load_manifest, parse_manifest, read_manifest
 
 FIXTURES = Path(__file__).parent / "fixtures"
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "write-a-manifest.md"
+GUIDES = Path(__file__).parents[3] / "docs" / "guides"
 LEGACY = Path(__file__).parents[4] / "shared" / "legacy-manifests"
 
 
@@ -217,8 +218,16 @@ def test_real_legacy_manifests(name: str):
     assert parse_manifest(format_manifest(reading.value), "again").value == reading.value
 
 
-@pytest.mark.parametrize("text", re.findall(r"```yaml\n(name:.*?)```", GUIDE.read_text(), re.DOTALL))
-def test_the_manifests_of_the_guide_have_no_problems(text: str):
+def manifests_of_the_guides() -> Iterator[object]:
+    """Every whole manifest that a guide prints; fragments have no version."""
+    for page in sorted(GUIDES.rglob("*.md")):
+        for text in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            if re.search(r"^name:", text, re.MULTILINE) and re.search(r"^version:", text, re.MULTILINE):
+                yield pytest.param(text, id=page.stem)
+
+
+@pytest.mark.parametrize("text", list(manifests_of_the_guides()))
+def test_the_manifests_of_the_guides_have_no_problems(text: str):
     reading = parse_manifest(text, "guide")
     assert reading.problems == ()
     assert reading.value is not None

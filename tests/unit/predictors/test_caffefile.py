@@ -7,6 +7,8 @@ import pytest
 from mlmodelscope.predictors.caffefile import check_weights, read_network, read_weights
 from mlmodelscope.predictors.port import PredictorFault
 
+KNOWN = {"Convolution", "Data", "HDF5Data", "HDF5Output", "ImageData", "Input", "Python", "ReLU", "SoftmaxWithLoss"}
+
 
 class Message(SimpleNamespace):
     """Fields as protobuf's messages have them."""
@@ -19,12 +21,24 @@ def layer(name, kind, bottom=(), top=(), **fields):
     return Message(name=name, type=kind, bottom=bottom, top=top, include=(), exclude=(), blobs=(), **fields)
 
 
-def reading(*layers):
+def numbered(name, kind, bottom=(), top=()):
+    """A layer of the format's version 1, where a type is a number with a name."""
+    kinds = SimpleNamespace(Name=lambda number: kind)
+    return layer(name, 7, bottom, top, LayerType=kinds)
+
+
+def oldest(name, kind, bottom=(), top=()):
+    """A layer of version 0, which is inside of one of version 1."""
+    kinds = SimpleNamespace(Name=lambda number: "NONE")
+    return layer("", 0, bottom, top, LayerType=kinds, layer=Message(name=name, type=kind))
+
+
+def reading(*layers, old=()):
     """`read_network` of a file with these layers."""
-    network = Message(layer=list(layers), layers=[], input=["data"])
+    network = Message(layer=list(layers), layers=list(old), input=["data"])
     text_format = SimpleNamespace(Merge=lambda text, into: None, ParseError=SyntaxError)
     messages = SimpleNamespace(NetParameter=lambda: network)
-    return read_network(text_format, messages, __file__, {"Input", "ReLU", "Data"})
+    return read_network(text_format, messages, __file__, KNOWN)
 
 
 def blob(shape, numbers=None, *, legacy=False):
@@ -64,6 +78,66 @@ def test_a_sound_network_passes():
 )
 def test_what_caffe_would_die_of_is_refused(layers, code, said):
     assert said in refused(lambda: reading(*layers), code).message
+
+
+@pytest.mark.parametrize("kind", ["Python", "HDF5Output"])
+def test_a_layer_that_does_more_than_compute_is_refused(kind):
+    fault = refused(lambda: reading(layer("p", kind, ["data"], ["p"])), "model_format")
+    assert (fault.fields["layer"], fault.fields["got"]) == ("p", kind)
+    assert "not run" in fault.message
+
+
+def rule(**fields):
+    return Message(stage=(), not_stage=(), **fields)
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "runs"),
+    [
+        ([rule(phase=0)], [], False),
+        ([rule(phase=1)], [], True),
+        ([rule(min_level=1)], [], True),
+        ([], [rule(phase=1)], False),
+        ([], [rule(phase=0)], True),
+        ([], [rule(phase=1, min_level=5)], True),
+    ],
+)
+def test_only_the_training_may_have_layers_that_reach_out(include, exclude, runs):
+    written = layer("p", "Python", ["data"], ["p"])
+    written.include, written.exclude = include, exclude
+    if runs:
+        refused(lambda: reading(written), "model_format")
+    else:
+        assert reading(written, layer("r", "ReLU", ["data"], ["r"])).layer
+
+
+@pytest.mark.parametrize(
+    ("old", "code", "said"),
+    [
+        (numbered("h", "HDF5_OUTPUT", ["data"]), "model_format", "writes a file"),
+        (numbered("h", "HDF5_DATA", [], ["h"]), "predictor_failed", "from elsewhere"),
+        (numbered("h", "NONE", ["data"], ["h"]), "predictor_failed", "no layer type 'NONE'"),
+        (oldest("h", "hdf5_output", ["data"]), "model_format", "writes a file"),
+        (oldest("h", "images", [], ["h"]), "predictor_failed", "from elsewhere"),
+        (oldest("h", "unheard", ["data"], ["h"]), "predictor_failed", "no layer type 'unheard'"),
+    ],
+)
+def test_layers_of_old_files_are_looked_at_too(old, code, said):
+    fault = refused(lambda: reading(old=[old]), code)
+    assert said in fault.message
+    assert fault.fields["layer"] == "h"
+
+
+def test_old_files_that_compute_pass():
+    assert reading(old=[numbered("r", "RELU", ["data"], ["r"]), numbered("s", "SOFTMAX_LOSS", ["r"], ["s"])]).layers
+    assert reading(old=[oldest("p", "padding", ["data"], ["p"]), oldest("c", "conv", ["p"], ["c"])]).layers
+
+
+def test_a_file_of_two_ages_is_refused():
+    mixed = refused(
+        lambda: reading(layer("r", "ReLU", ["data"]), old=[numbered("s", "RELU", ["data"])]), "model_format"
+    )
+    assert "different versions" in mixed.message
 
 
 def test_layers_of_the_training_do_not_count():

@@ -1,6 +1,9 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from mlmodelscope.predictors import onnxruntime
 from mlmodelscope.predictors.onnxruntime import Predictor
 from mlmodelscope.predictors.port import PredictorFault
 
@@ -78,11 +81,77 @@ def test_a_provider_this_build_lacks_is_refused(difference):
 
 
 def test_the_provider_is_the_one_that_holds_nodes(difference):
-    import onnxruntime
+    import onnxruntime as framework
 
-    facts = load(difference, options={"providers": onnxruntime.get_available_providers()})[1]
-    assert "CPUExecutionProvider" in facts["provider"]
-    assert "Azure" not in facts["provider"]
+    for providers in (framework.get_available_providers(), ",".join(framework.get_available_providers())):
+        facts = load(difference, options={"providers": providers})[1]
+        assert "CPUExecutionProvider" in facts["provider"]
+        assert "Azure" not in facts["provider"]
+
+
+@pytest.mark.parametrize(
+    ("registered", "holders", "device"),
+    [
+        (["CUDA", "CPU"], ["CUDA", "CPU"], "cuda:0"),
+        (["CUDA", "CPU"], ["CPU"], "cpu"),
+        (["Xnnpack", "CPU"], ["Xnnpack", "CPU"], "cpu"),
+        (["OpenVINO", "CPU"], ["OpenVINO", "CPU"], "unknown"),
+        (["OpenVINO", "CPU"], ["CPU"], "cpu"),
+    ],
+)
+def test_the_device_is_that_of_the_provider_that_holds_nodes(difference, monkeypatch, registered, holders, device):
+    parts = [SimpleNamespace(ep_name=f"{name}ExecutionProvider") for name in holders]
+    session = SimpleNamespace(
+        get_providers=lambda: [f"{name}ExecutionProvider" for name in registered],
+        get_provider_graph_assignment_info=lambda: parts,
+    )
+    in_force = onnxruntime._providers_in_force
+    monkeypatch.setattr(onnxruntime, "_providers_in_force", lambda opened: in_force(session))
+    facts = load(difference)[1]
+    assert facts["device"] == device
+    assert facts["provider"] == "+".join(f"{name}ExecutionProvider" for name in registered if name in holders)
+    assert facts["library"] == ("MLAS" if holders == ["CPU"] else "unknown")
+
+
+@pytest.fixture
+def classifier(tmp_path):
+    """A label as a tensor, and probabilities as scikit-learn's converter gives them: a list of maps."""
+    helper, floats = onnx.helper, onnx.TensorProto.FLOAT
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(onnx.TensorProto.INT64, _float_type(helper)))
+    graph = helper.make_graph(
+        [
+            helper.make_node("ArgMax", ["x"], ["label"], axis=1, keepdims=0),
+            helper.make_node("ZipMap", ["x"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]),
+        ],
+        "classifier",
+        [helper.make_tensor_value_info("x", floats, ["N", 2])],
+        [
+            helper.make_tensor_value_info("label", onnx.TensorProto.INT64, ["N"]),
+            helper.make_value_info("maps", maps),
+        ],
+    )
+    versions = [helper.make_opsetid("", 13), helper.make_opsetid("ai.onnx.ml", 1)]
+    path = tmp_path / "classifier.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=versions, ir_version=8).SerializeToString())
+    return str(path)
+
+
+def _float_type(helper):
+    return helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
+
+
+@pytest.mark.parametrize("outputs", [[], [{"layer_name": "maps"}], [{"layer_name": 0}, {"layer_name": 1}]])
+def test_an_output_that_is_no_tensor_is_refused_at_load(classifier, outputs):
+    with pytest.raises(PredictorFault, match="'maps' is no tensor") as caught:
+        load(classifier, outputs=outputs)
+    assert caught.value.fields["known"] == ["label"]
+    assert "zipmap" in caught.value.hint
+
+
+def test_the_tensors_beside_it_can_be_had_by_name(classifier):
+    predictor, facts = load(classifier, outputs=[{"layer_name": "label"}])
+    assert [fact["name"] for fact in facts["outputs"]] == ["label"]
+    assert predictor.predict([np.array([[0.2, 0.8]], np.float32)])[0].tolist() == [1]
 
 
 def test_an_absent_framework_is_an_absent_environment(difference, monkeypatch):

@@ -51,6 +51,18 @@ def test_opencv_5_is_refused_where_it_cannot_read(kind):
     assert "<5" in caught.value.hint
 
 
+@pytest.mark.parametrize("size", [0, 4, 7])
+def test_darknet_weights_without_a_header_are_a_fault(tmp_path, size):
+    path = tmp_path / "short.weights"
+    path.write_bytes(b"\0" * size)
+    net = SimpleNamespace(empty=lambda: False, getLayerNames=list)
+    dnn = SimpleNamespace(readNetFromDarknet=lambda graph, weights: net)
+    cv2 = SimpleNamespace(__version__="4.14.0", dnn=dnn, error=ZeroDivisionError)
+    with pytest.raises(PredictorFault, match="shorter than a header") as caught:
+        read_net(cv2, ModelFiles("darknet", "net.cfg", str(path)))
+    assert caught.value.code == "model_format"
+
+
 def caffe_inputs(tmp_path, text):
     files = ModelFiles("caffe", written(tmp_path, "net.prototxt", text), "weights")
     return [(fact["name"], fact["shape"]) for fact in describe_inputs(files)[0]]

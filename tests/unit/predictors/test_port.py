@@ -20,6 +20,26 @@ def test_every_code_is_one_of_our_errors():
     assert set(port.CODES) <= set(error_classes())
 
 
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "int8", "int32", "int64", "uint8", "bool", "string"])
+def test_a_type_of_numpys_is_itself(name):
+    assert port.plain_type(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "wider"),
+    [
+        ("bfloat16", "float32"),
+        ("float8_e4m3fn", "float32"),
+        ("float6_e2m3fn", "float32"),
+        ("float4_e2m1fn", "float32"),
+        ("int4", "int8"),
+        ("uint2", "uint8"),
+    ],
+)
+def test_a_type_that_numpy_does_not_have_is_one_that_holds_its_numbers(name, wider):
+    assert port.plain_type(name) == wider
+
+
 @pytest.mark.parametrize(
     "asked, positions",
     [

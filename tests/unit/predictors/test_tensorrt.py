@@ -191,6 +191,20 @@ def test_an_engine_runs_with_named_tensors_and_any_batch(cuda, trt, engine_file)
         np.testing.assert_array_equal(z, 3 * x)
 
 
+@pytest.mark.parametrize(("asked", "index"), [(1, 1), ("1", 1), ("cuda:1", 1), ("cuda:0", 0)])
+def test_the_gpu_goes_by_its_number_or_as_records_name_it(cuda, trt, engine_file, monkeypatch, asked, index):
+    opened = []
+    monkeypatch.setattr(tensorrt, "open_cuda", lambda device: opened.append(device) or cuda)
+    tensorrt.Predictor().load({"graph_path": engine_file, "options": {"device": asked}})
+    assert opened == [index]
+
+
+@pytest.mark.parametrize("asked", ["gpu", "cuda:", -1, "cuda:x", None])
+def test_another_device_is_a_fault(cuda, trt, engine_file, asked):
+    fault = fault_of(lambda: tensorrt.Predictor().load({"graph_path": engine_file, "options": {"device": asked}}))
+    assert (fault.code, fault.fields["option"]) == ("predictor_failed", "device")
+
+
 def test_device_memory_and_stream_are_given_back(cuda, trt, engine_file):
     predictor = tensorrt.Predictor()
     predictor.load({"graph_path": engine_file})

@@ -28,6 +28,11 @@ def test_limits():
     assert (found["pids_limit"], found["network_mode"]) == (7, "bridge")
 
 
+def test_which_limits_must_be_held():
+    assert Allowance().limits == ()
+    assert Allowance(cpus="0", memory_bytes=1, pids=1).limits == ("cpuset", "memory", "pids")
+
+
 def test_the_users_files_are_not_relabelled():
     assert "label=disable" in options(has_selinux=True)["security_opt"]
 

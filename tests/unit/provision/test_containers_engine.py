@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+import requests
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from mlmodelscope.core.errors import (
@@ -40,14 +41,22 @@ class Client:
         self.containers_here = []
         self.start_error = None
         self.pull_lines = []
-        self.security = []
+        self.host = {"cgroupControllers": ["cpuset", "memory", "pids"], "security": {}}
+        self.base_url = "http+docker://localhost"
         self.runs = 0
 
     def version(self):
         return {"Version": "4.3.1", "Arch": "amd64", "Components": [{"Name": "Podman Engine"}]}
 
     def info(self):
-        return {"SecurityOptions": self.security, "Runtimes": {}}
+        return {"Runtimes": {}}
+
+    def get(self, address, timeout):
+        assert address == "http+docker://localhost/v4.3.1/libpod/info"
+        answer = requests.Response()
+        answer.status_code = 200
+        answer._content = json.dumps({"host": self.host}).encode()
+        return answer
 
     def images(self):
         return [{"RepoTags": [name]} for name in self.images_here] + [{"RepoTags": None}]
@@ -218,7 +227,7 @@ def test_a_container_is_made_as_asked(engine, client):
 
 
 def test_an_engine_without_roots_rights_maps_its_user_to_root(engine, client):
-    client.security = ["name=seccomp", "name=rootless"]
+    client.host["security"]["rootless"] = True
     engine.start("here:1", ["true"])
     assert client.created["user"] == "0:0"
 
@@ -235,6 +244,25 @@ def test_a_gpu_must_be_there(engine, client):
     with pytest.raises(UnsatisfiableError, match="GPU"):
         engine.start("here:1", ["true"], gpus=True)
     assert client.runs == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked"), [("cpuset", {"cpus": "0"}), ("memory", {"memory_bytes": 5}), ("pids", {"pids": 5})]
+)
+def test_a_limit_that_the_engine_cannot_hold_is_refused(engine, client, limit, asked):
+    client.host["cgroupControllers"].remove(limit)
+    assert not engine.can_limit(limit)
+    with pytest.raises(UnsatisfiableError, match="cannot limit") as caught:
+        engine.start("here:1", ["true"], **asked)
+    assert caught.value.fields["limit"] == limit
+    assert "Delegate=" in caught.value.hint
+    assert client.runs == 0
+
+
+def test_an_image_is_searched_where_processes_cannot_be_counted(engine, client):
+    client.host["cgroupControllers"].remove("pids")
+    assert engine.inspect("here:1").python == "/usr/bin/python3"
+    assert "pids_limit" not in client.created["host_config"]
 
 
 def test_leftovers_of_the_dead_are_removed_and_no_others(engine, client):

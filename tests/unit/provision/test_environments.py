@@ -13,18 +13,19 @@ from mlmodelscope.core.errors import (
     UnsatisfiableError,
 )
 from mlmodelscope.core.stack import PinnedPackage
-from mlmodelscope.provision.environments import indexes, interpreters, uv
+from mlmodelscope.provision.environments import indexes, interpreters, sizes, uv
 from mlmodelscope.provision.environments.interpreters import Interpreter, Interpreters
 from mlmodelscope.provision.environments.libraries import check_libraries
 from mlmodelscope.provision.environments.locks import (
     LockedFile,
     check_requirements,
+    check_stack,
     format_lock,
     parse_lock,
     stack_of,
     tag_ranks,
 )
-from mlmodelscope.provision.environments.sizes import download_sizes, format_size
+from mlmodelscope.provision.environments.sizes import download_sizes, expected_size, format_size
 from mlmodelscope.provision.pip_settings import PipSettings
 
 PYTHON = Interpreter("/opt/python", "3.11.7", "CPython", "linux-x86_64", "", has_pip=True)
@@ -82,12 +83,54 @@ class TestLocks:
         assert ranks["py3-none-any"] > ranks[first]
 
     @pytest.mark.parametrize(
-        "text", ["--index-url=https://x", "-r other.txt", "a b", "", "thing @ https://index.example/t.whl"]
+        "text",
+        [
+            *("--index-url=https://x", "-r other.txt", "a b", "", "thing @ https://index.example/t.whl", "./thing"),
+            *(
+                "thing @ git+https://index.example/t",
+                "thing @ file:///t",
+                "thing==1 --hash=sha256:0",
+                "thing===${HOME}",
+            ),
+            "thing; os_name != '\n--index-url=https://index.example\n'",
+        ],
     )
     def test_options_and_addresses_are_no_requirements(self, text):
         with pytest.raises(ConstraintError) as caught:
             check_requirements(["numpy<2", text])
-        assert "index.example" not in str(caught.value)
+        assert "index.example" not in str(caught.value.to_fields())
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            *({"name": name} for name in ("x @ https://index.example/x.tar.gz", "x\n--index-url", "Upper", "")),
+            *({"version": text} for text in ("1 --pre", "1\n-r /etc/passwd", "1\n", "*", "")),
+            *({"sha256": text} for text in ("0" * 63, "0" * 64 + "\n-r x")),
+        ],
+    )
+    def test_a_strangers_stack_is_names_versions_and_digests(self, changes):
+        good = PinnedPackage(name="torch", version="2.13.0+cpu", sha256="0" * 64)
+        stack = stack_of(PYTHON, [])
+        check_stack(stack.model_copy(update={"packages": (good, PinnedPackage(name="a-b", version="1.0.post1"))}))
+        with pytest.raises(ConstraintError, match="the recorded software stack is not one"):
+            check_stack(stack.model_copy(update={"packages": (good, good.model_copy(update=changes))}))
+
+    @pytest.mark.parametrize("python", ["3", "3.11/../../x", "/bin/sh", "3.11.x"])
+    def test_a_strangers_python_is_a_version(self, python):
+        with pytest.raises(ConstraintError, match="Python"):
+            check_stack(stack_of(PYTHON, []).model_copy(update={"python": python}))
+
+    def test_of_the_files_of_a_release_the_recorded_one_is_found(self):
+        sdist = {"url": "https://index.example/p/thing-1.0.tar.gz", "hashes": {"sha256": "s"}, "size": 5}
+        wheels = [wheel("py3-none-any", "a", size=6), wheel("py2-none-any", "b", size=7)]
+        lock = {"packages": [{"name": "thing", "version": "1.0", "wheels": wheels, "sdist": sdist}]}
+        found = [parse_lock(lock, {"py3-none-any": 0}, {sha256})[0] for sha256 in ("a", "b", "s", "other")]
+        assert [(file.sha256, file.is_wheel, file.size_bytes) for file in found] == [
+            ("a", True, 6),
+            ("b", True, 7),
+            ("s", False, 5),
+            ("a", True, 6),
+        ]
 
     def test_requirements_with_ranges_extras_and_markers_pass(self):
         check_requirements(["numpy>=1,<2", "thing[extra]==1.0", "other; python_version < '3.9'"])
@@ -141,6 +184,22 @@ class TestWhatToolsSay:
         error = uv.tool_error("making it", said)
         assert type(error) is kind
         assert "index.example" not in str(error.to_fields())
+
+    def test_what_would_have_to_be_built_for_a_stranger_is_named(self):
+        said = (
+            "error: No solution found when resolving dependencies\n  cause: Because gast==0.2.2 has no usable wheels\n"
+            "hint: Wheels are required for `gast` because building from source is disabled for all packages\n"
+        )
+        error = uv.tool_error("no packages", said)
+        assert isinstance(error, UnsatisfiableError)
+        assert "gast would have to be built here" in error.message
+        assert error.fields["packages"] == ["gast"]
+        assert "--untrusted" in str(error.hint)
+
+    def test_a_conflict_with_a_date_says_so(self):
+        said = CONFLICT + "\nhint: `a` was filtered by `exclude-newer` to only include packages uploaded before then\n"
+        assert "held at a date" in str(uv.tool_error("no packages", said).hint)
+        assert "held at a date" not in str(uv.tool_error("no packages", CONFLICT).hint)
 
     def test_what_pip_lists_aside_is_left_out(self):
         said = (
@@ -276,13 +335,41 @@ class TestLibraries:
 
 
 class TestSizes:
-    def test_known_sizes_need_no_network(self):
+    def test_known_sizes_need_no_network(self, tmp_path):
         files = [
             LockedFile("a", "1", None, True, 10),
             LockedFile("b", "1", None, True, None, "https://index.example/b"),
         ]
-        assert download_sizes(files, is_offline=True) == [10]
-        assert download_sizes(files[:1], is_offline=False) == [10]
+        assert download_sizes(files, is_offline=True, cache=tmp_path / "sizes.json") == [10]
+        assert download_sizes(files[:1], is_offline=False, cache=tmp_path / "sizes.json") == [10]
+        assert not (tmp_path / "sizes.json").exists()
+
+    def test_a_server_is_asked_once_for_a_file(self, tmp_path, monkeypatch):
+        asked = []
+
+        def answer(file: LockedFile) -> int | None:
+            asked.append(file.name)
+            return {"a": 7, "b": None, "c": 9}[file.name]
+
+        monkeypatch.setattr(sizes, "_ask", answer)
+        files = [
+            LockedFile("a", "1", "0" * 64, True, None, "https://index.example/a"),
+            LockedFile("b", "1", "1" * 64, True, None, "https://index.example/b"),
+            LockedFile("c", "1", None, True, None, "https://index.example/c"),
+        ]
+        cache = tmp_path / "cache" / "sizes.json"
+        assert sorted(download_sizes(files, is_offline=False, cache=cache)) == [7, 9]
+        assert sorted(download_sizes(files, is_offline=False, cache=cache)) == [7, 9]
+        assert sorted(asked) == ["a", "b", "b", "c", "c"]
+        assert download_sizes(files, is_offline=True, cache=cache) == [7]
+        assert "index.example" not in cache.read_text()
+
+    @pytest.mark.parametrize(
+        ("stated", "forecast", "expected"),
+        [(None, None, None), (5, None, 5), (None, 7, 7), (5, 7, 5), (5, 2, 5), (5, 11, 11), (50, 1, 50)],
+    )
+    def test_what_was_measured_stands_unless_the_files_at_hand_are_much_larger(self, stated, forecast, expected):
+        assert expected_size(stated, forecast) == expected
 
     def test_sizes_are_short(self):
         assert [format_size(size) for size in (10, 143e6, 1.54e9)] == ["1 MB", "143 MB", "1.5 GB"]

@@ -188,7 +188,7 @@ class TestWarm:
         made = []
 
         class Builder:
-            def __init__(self, *_: object) -> None: ...
+            def __init__(self, *_: object, **__: object) -> None: ...
 
             def make(self, need: StackNeed) -> object:
                 made.append(need)
@@ -204,6 +204,28 @@ class TestWarm:
         environments.remove(first.digest)
         environments.make(NEED)
         assert len(made) == 3
+
+    def test_who_may_not_build_takes_what_is_there_and_chooses_for_himself_alone(self, tmp_path, monkeypatch):
+        from mlmodelscope.provision.environments import building
+
+        store, environments = EnvironmentStore(tmp_path), Environments(tmp_path)
+        made = []
+
+        class Builder:
+            def __init__(self, *_: object, may_build: bool) -> None:
+                self.may_build = may_build
+
+            def make(self, need: StackNeed) -> object:
+                made.append(self.may_build)
+                return store.load(make(store, "2" if self.may_build else "1"))
+
+        monkeypatch.setattr(building, "Builder", Builder)
+        wheels = environments.make(NEED, may_build=False)
+        assert environments.make(NEED, may_build=False) == wheels
+        built = environments.make(NEED)
+        assert built != wheels
+        assert environments.make(NEED, may_build=False) == built
+        assert made == [False, True]
 
     def test_a_use_is_stamped(self, tmp_path):
         environments, store = Environments(tmp_path), EnvironmentStore(tmp_path)

@@ -1,5 +1,7 @@
 """Requests, manifests and facts of a machine -> plans, or the reason why not."""
 
+from dataclasses import replace
+
 import pytest
 
 from mlmodelscope.core.asset import Asset
@@ -174,6 +176,13 @@ def test_a_model_without_a_source_runs_on_nothing_but_the_null_predictor():
     with pytest.raises(UsageError, match="TinyNet names no source"):
         plan(model(source=None))
     assert plan(model(source=None), framework="null").framework.name == "null"
+
+
+def test_a_model_behind_an_address_may_be_the_programs_own():
+    client = replace(installed("kserve-v2", "0.1.0"), takes_address=True)
+    facts = Facts(example_system(), {"kserve-v2": client}, lambda name: "kserve-v2", usable_cpus=8)
+    made = plan(model(source=None), facts=facts, framework="kserve-v2@http://host:80")
+    assert (made.model.source, made.request.options["address"]) == (None, "http://host:80")
 
 
 def test_what_cannot_be_done_yet_is_refused():

@@ -9,11 +9,13 @@ import pytest
 
 pytest.importorskip("grpc", reason="gRPC is not installed: pip install 'mlmodelscope[rpc]'")
 
+from mlmodelscope.core.errors import PredictorError, WorkerCrashError
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.rpc import predictor_pb2 as messages
 from mlmodelscope.rpc.channel import parse_address
 from mlmodelscope.rpc.faults import from_message, to_message
 from mlmodelscope.rpc.server import Service
+from mlmodelscope.rpc.shared import OfferedFile
 
 
 class Recording:
@@ -91,16 +93,72 @@ def test_what_fails_to_load_leaves_nothing(made, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_that_nobody_used_makes_room(made):
+def test_what_cannot_even_be_made_leaves_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    service = Service(lambda: 1 / 0)
+    assert service.load(messages.OpenRequest(graph_path="a.b", graph=b"uploaded", threads=1)).HasField("fault")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_model_that_was_not_used_for_longest_makes_room(made):
     now = [0.0]
-    service = Service(Recording, most_models=1, clock=lambda: now[0])
+    service = Service(Recording, most_models=2, clock=lambda: now[0])
     first = service.load(messages.OpenRequest(threads=1))
-    assert service.load(messages.OpenRequest(threads=1)).fault.code == "predictor_failed"
-    now[0] = 3601.0
+    now[0] = 1.0
+    second = service.load(messages.OpenRequest(threads=1))
+    now[0] = 2.0
+    service.predict(messages.PredictRequest(id=first.id))
+    assert "10 minutes" in service.load(messages.OpenRequest(threads=1)).fault.hint
+    now[0] = 601.0
     assert not service.load(messages.OpenRequest(threads=1)).HasField("fault")
-    assert made[0].is_unloaded
-    answer = service.predict(messages.PredictRequest(id=first.id))
+    assert [one.is_unloaded for one in made] == [False, True, False]
+    answer = service.predict(messages.PredictRequest(id=second.id))
     assert "no model is loaded" in answer.fault.message
+    # the rest was used less than ten minutes ago
+    assert service.load(messages.OpenRequest(threads=1)).HasField("fault")
+
+
+def test_a_model_is_as_old_as_its_last_use_and_loading_is_one(made, monkeypatch):
+    now = [0.0]
+    loads = Recording.load
+
+    def slowly(self, model):
+        now[0] += 3600
+        return loads(self, model)
+
+    monkeypatch.setattr(Recording, "load", slowly)
+    service = Service(Recording, most_models=1, clock=lambda: now[0])
+    service.load(messages.OpenRequest(threads=1))
+    assert service.load(messages.OpenRequest(threads=1)).HasField("fault")
+    assert not made[0].is_unloaded
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_the_models_of_clients_that_are_gone_are_freed(made, monkeypatch, tmp_path, is_failing):
+    def unload(self):
+        self.is_unloaded = True
+        if is_failing:
+            raise RuntimeError("no")
+
+    monkeypatch.setattr(Recording, "unload", unload)
+    service = Service(Recording, folder=str(tmp_path), most_models=2)
+    files = [OfferedFile.make(str(tmp_path), 1 << 22) for _ in range(2)]
+    handles = [service.load(messages.OpenRequest(threads=1, shared=file.described())) for file in files]
+    service.drop_abandoned()
+    assert [one.is_unloaded for one in made] == [False, False]
+    files[0].close()
+    service.drop_abandoned()
+    assert [one.is_unloaded for one in made] == [True, False]
+    assert service.predict(messages.PredictRequest(id=handles[0].id)).HasField("fault")
+    assert not service.predict(messages.PredictRequest(id=handles[1].id)).HasField("fault")
+    files[1].close()
+
+
+@pytest.mark.parametrize("kind", [PredictorError, WorkerCrashError])
+def test_an_error_of_our_own_is_told_by_its_message(kind):
+    fault = to_message(kind("the framework's process ended", hint="look", signal="SIGSEGV"))
+    assert (fault.code, fault.message, fault.hint) == ("predictor_failed", "the framework's process ended", "look")
+    assert json.loads(fault.fields_json) == {"signal": "SIGSEGV"}
 
 
 def test_an_unknown_handle_is_closed_already():

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +103,66 @@ def test_closing_leaves_nothing(tmp_path):
     del view
     assert list(tmp_path.iterdir()) == []
     assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+
+
+def test_the_lock_tells_whether_the_client_is_there(offered, tmp_path):
+    described = offered.described()
+    mapped = MappedFile.attach(described, str(tmp_path))
+    assert described.is_locked
+    assert not mapped.is_abandoned
+    view = np.frombuffer(offered.memory, np.uint8, 4, 0)
+    offered.close()
+    assert mapped.is_abandoned
+    assert len(view) == 4
+    mapped.close()
+
+
+def test_a_client_that_holds_no_lock_is_never_missed(offered, tmp_path):
+    described = offered.described()
+    described.is_locked = False
+    mapped = MappedFile.attach(described, str(tmp_path))
+    offered.close()
+    assert not mapped.is_abandoned
+    mapped.close()
+
+
+LEFT = "mlmodelscope-" + "0" * 32
+
+
+def age(path, seconds):
+    moment = path.lstat().st_mtime - seconds
+    os.utime(path, (moment, moment), follow_symlinks=False)
+
+
+def test_what_a_killed_client_left_is_removed_by_a_later_one(tmp_path):
+    (tmp_path / LEFT).write_bytes(bytes(8))
+    age(tmp_path / LEFT, 7200)
+    OfferedFile.make(str(tmp_path), SIZE).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name, seconds", [(LEFT, 60), ("mlmodelscope-1000", 7200), ("other", 7200)])
+def test_what_is_young_or_not_ours_stays(tmp_path, name, seconds):
+    (tmp_path / name).write_bytes(bytes(8))
+    age(tmp_path / name, seconds)
+    OfferedFile.make(str(tmp_path), SIZE).close()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_a_living_client_offers_stays(offered, tmp_path):
+    path = tmp_path / offered.described().name
+    age(path, 7200)
+    OfferedFile.make(str(tmp_path), SIZE).close()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_link_and_no_folder_is_swept(tmp_path):
+    folder, elsewhere = tmp_path / "shared", tmp_path / "elsewhere"
+    elsewhere.write_bytes(bytes(8))
+    (folder / LEFT.replace("0", "1")).mkdir(parents=True)
+    (folder / LEFT).symlink_to(elsewhere)
+    for path in (elsewhere, *folder.iterdir()):
+        age(path, 7200)
+    OfferedFile.make(str(folder), SIZE).close()
+    assert elsewhere.exists()
+    assert len(list(folder.iterdir())) == 2

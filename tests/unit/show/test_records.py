@@ -17,6 +17,7 @@ from mlmodelscope.testing.records import (
     example_model,
     example_performance,
     example_record,
+    example_software,
     example_system,
     failed_record,
 )
@@ -169,6 +170,16 @@ def test_simulated_time_is_named():
     assert "in 2 launches, simulated time\n" in format_record(
         example_record(performance=example_performance(clock="simulated"))
     )
+
+
+def test_what_ran_behind_an_address_is_named_by_its_engine_and_address():
+    record = example_record(
+        software=example_software(framework="remote", framework_version="toy-fpga 1.0"),
+        request=example_record().request.model_copy(update={"options": {"address": "unix:/tmp/fpga.sock"}}),
+    )
+    lines = format_record(record).splitlines()
+    assert "framework  remote toy-fpga 1.0" in lines
+    assert "runs in    a program at unix:/tmp/fpga.sock, driven from CPython 3.11.7" in lines
 
 
 def test_what_was_not_measured_is_a_dash():

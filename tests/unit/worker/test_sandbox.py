@@ -6,13 +6,20 @@ from hypothesis import given, strategies as st
 from mlmodelscope.core.errors import SandboxError
 from mlmodelscope.core.settings import private_folders, sandbox_environment
 from mlmodelscope.worker import sandbox
-from mlmodelscope.worker.sandbox import SCRATCH_BYTES, View, bwrap_command, interpreter_folders, refuse_private
+from mlmodelscope.worker.sandbox import (
+    SCRATCH_BYTES,
+    View,
+    bwrap_command,
+    interpreter_folders,
+    refuse_private,
+    shared_bytes,
+)
 
 RUN = Path("/home/ada/.mlmodelscope/runs/1")
 
 
-def command(readable=(), results=(), root=Path("/nowhere")) -> list[str]:
-    view = View(tuple(map(Path, readable)), RUN, tuple(map(Path, results)))
+def command(readable=(), results=(), root=Path("/nowhere"), shared=None) -> list[str]:
+    view = View(tuple(map(Path, readable)), RUN, tuple(map(Path, results)), shared)
     return bwrap_command("/usr/bin/bwrap", ["python", "-P"], view, root=root)
 
 
@@ -54,6 +61,29 @@ def test_results_are_mounted_over_the_scratch_folder_and_readable_files_too():
     scratch = words.index(str(RUN))
     assert scratch < words.index("/data")
     assert scratch < words.index("--bind")
+
+
+def test_memory_that_is_shared_with_a_container_is_mounted_over_the_sandboxs_own():
+    words = command(shared=Path("/dev/shm/mlmodelscope-7/1"))
+    assert mounts(words, "--bind") == ["/dev/shm/mlmodelscope-7/1"]
+    assert words.index("/dev/shm") < words.index("--bind") < words.index("--remount-ro")
+
+
+def test_what_is_shared_is_counted_with_its_names_and_below_folders(tmp_path):
+    (tmp_path / "tensor").write_bytes(bytes(100_000))
+    (tmp_path / "folder").mkdir()
+    flat = shared_bytes(tmp_path, 10**9)
+    assert 100_000 < flat < 200_000
+    (tmp_path / "folder" / "more").write_bytes(bytes(100_000))
+    (tmp_path / "folder" / "link").symlink_to("/usr")
+    assert 200_000 < shared_bytes(tmp_path, 10**9) < 300_000
+    assert shared_bytes(tmp_path, 50_000) > 50_000
+    assert shared_bytes(tmp_path / "absent", 1) == 0
+
+
+def test_a_shared_folder_that_cannot_be_looked_at_is_too_large(tmp_path):
+    (tmp_path / "file").touch()
+    assert shared_bytes(tmp_path / "file", 5) == 6
 
 
 def test_system_folders_are_links_or_folders_as_on_the_host(tmp_path):

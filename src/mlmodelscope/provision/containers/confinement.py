@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlmodelscope.core.errors import EnvironmentMissingError
+from mlmodelscope.provision.containers.abilities import Limit
 from mlmodelscope.provision.containers.container import Mount
 
 __all__ = ["Allowance", "cdi_describes_gpu", "host_options", "mounts_of", "variables_of"]
@@ -29,6 +30,12 @@ class Allowance:
     memory_bytes: int | None = None
     pids: int | None = None
     gpus: bool = False
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """Those that the engine must hold."""
+        asked: Mapping[Limit, object] = {"cpuset": self.cpus, "memory": self.memory_bytes, "pids": self.pids}
+        return tuple(limit for limit, value in asked.items() if value is not None)
 
 
 def host_options(allowance: Allowance, *, is_podman: bool, has_selinux: bool) -> dict[str, Any]:

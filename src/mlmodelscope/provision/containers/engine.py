@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mlmodelscope.core.errors import DownloadError, EnvironmentMissingError, UnknownNameError, UnsatisfiableError
 from mlmodelscope.core.settings import container_engines, home as own_home
+from mlmodelscope.provision.containers.abilities import Abilities, Limit, docker_abilities, podman_abilities
 from mlmodelscope.provision.containers.confinement import Allowance, cdi_describes_gpu, host_options, variables_of
 from mlmodelscope.provision.containers.container import Container, Mount, remove_container
 from mlmodelscope.provision.containers.image import ImageFacts, Interpreter, container_words
@@ -29,6 +30,15 @@ _PING_SECONDS = 10
 _CALL_SECONDS = 120
 _SCHEMA = 1
 _INTERPRETERS = TypeAdapter(tuple[Interpreter, ...])
+_LIMITS = {"cpuset": "the set of processors", "memory": "memory", "pids": "the number of processes"}
+_HOW_TO_LIMIT = (
+    "run the engine with root's rights, or let systemd give its user the control groups: "
+    "`Delegate=cpu cpuset io memory pids` for user@.service"
+)
+_HOW_TO_CONNECT = (
+    "the container was to have a network: see whether the engine can make one (`podman network inspect podman`, "
+    "`docker network inspect bridge`), or take `network` out of the manifest's attributes"
+)
 _HOW_TO_START = (
     "start Docker (`systemctl start docker`) or Podman (`podman system service --time=0 unix:///tmp/podman.sock`), "
     "and set DOCKER_HOST where it listens elsewhere"
@@ -104,6 +114,31 @@ class Engine:
         if not Path("/dev/nvidiactl").exists():
             return False
         return cdi_describes_gpu() or "nvidia" in (self._information.get("Runtimes") or {})
+
+    @cached_property
+    def _abilities(self) -> Abilities:
+        if not self.is_podman:
+            return docker_abilities(self._information)
+        with translating("say what it can do"):
+            address = f"{self._client.base_url}/v{self._version.get('Version')}/libpod/info"
+            answer = self._client.get(address, timeout=_CALL_SECONDS)
+            answer.raise_for_status()
+            return podman_abilities(answer.json()["host"])
+
+    def can_limit(self, limit: Limit) -> bool:
+        """Whether it can hold a container to it; that of a user without root's rights often cannot."""
+        return limit in self._abilities.limits
+
+    def require(self, *limits: Limit) -> None:
+        """UnsatisfiableError where it cannot hold a container to one of them."""
+        for limit in limits:
+            if not self.can_limit(limit):
+                raise UnsatisfiableError(
+                    f"the container engine cannot limit {_LIMITS[limit]} of a container ({self.version})",
+                    hint=_HOW_TO_LIMIT,
+                    limit=limit,
+                    engine=self.version,
+                )
 
     def inspect(self, image: str, *, pull: bool = False) -> ImageFacts:
         """What is in an image, found once per content by running every Python in it and kept under the home.
@@ -201,8 +236,11 @@ class Engine:
         point plays no part. `image` is best the digest of its facts. Removed by the caller, else by a later `sweep`.
 
         Its files are read-only but for /tmp, /dev/shm and mounts that say otherwise; it has no rights that its user
-        (`UID:GID`, by default this process's) has not. UnsatisfiableError: `gpus` where the engine has none.
+        (`UID:GID`, by default this process's) has not. UnsatisfiableError: `gpus` where the engine has none, or a limit
+        that it cannot hold.
         """
+        allowance = Allowance(mounts, network, cpus, memory_bytes, pids, gpus)
+        self.require(*allowance.limits)
         if gpus and not self.has_gpu:
             raise UnsatisfiableError(
                 "the container engine cannot give a container a GPU",
@@ -212,8 +250,7 @@ class Engine:
         if not self._has_swept:
             self._has_swept = True
             self.sweep()
-        allowance = Allowance(mounts, network, cpus, memory_bytes, pids, gpus)
-        options = host_options(allowance, is_podman=self.is_podman, has_selinux=self._has("selinux"))
+        options = host_options(allowance, is_podman=self.is_podman, has_selinux=self._abilities.has_selinux)
         # a name of our own: it can be removed even if the answer to its creation never arrives
         name = f"mlmodelscope-{os.getpid()}-{secrets.token_hex(6)}"
         try:
@@ -232,8 +269,10 @@ class Engine:
                     use_config_proxy=False,
                 )
                 self._client.start(name)
-        except BaseException:
+        except BaseException as error:
             remove_container(self._client, name)
+            if network and isinstance(error, EnvironmentMissingError):
+                error.hint = _HOW_TO_CONNECT
             raise
         return Container(self._client, name, image, memory_bytes)
 
@@ -246,12 +285,9 @@ class Engine:
             remove_container(self._client, name)
         return dead
 
-    def _has(self, option: str) -> bool:
-        return any(f"name={option}" in str(told) for told in self._information.get("SecurityOptions") or [])
-
     def _caller(self) -> str:
-        # without root's rights the engine maps its own user to root inside, and every other to somebody else
-        return "0:0" if self._has("rootless") else f"{os.getuid()}:{os.getgid()}"
+        # the engine's own user; any other number would be somebody else outside
+        return "0:0" if self._abilities.is_rootless else f"{os.getuid()}:{os.getgid()}"
 
 
 def _connect(address: str) -> tuple[Any, dict[str, Any]]:

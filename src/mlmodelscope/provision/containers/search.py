@@ -51,7 +51,7 @@ def search_image(engine: Engine, digest: str) -> tuple[Interpreter, ...]:
 def _run(engine: Engine, digest: str, command: list[str]) -> str | None:
     """What the command wrote; None where the image has no such program. A probe that hangs is a TimeLimitError."""
     try:
-        container = engine.start(digest, command, pids=_MOST_TASKS)
+        container = engine.start(digest, command, pids=_MOST_TASKS if engine.can_limit("pids") else None)
     except EnvironmentMissingError as error:
         if _says_no_program(str(error.fields.get("reason", ""))):
             return None

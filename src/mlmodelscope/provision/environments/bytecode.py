@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from mlmodelscope.provision.durable import storing
@@ -30,12 +31,22 @@ def site_packages(folder: Path, interpreter: Interpreter) -> Path:
 
 
 def compile_all(
-    environment: Path, interpreter: Interpreter, files: Sequence[LockedFile], cache: Path, kept: Sequence[int] = ()
+    environment: Path,
+    interpreter: Interpreter,
+    files: Sequence[LockedFile],
+    cache: Path,
+    kept: Sequence[int] = (),
+    *,
+    may_share: bool = True,
 ) -> None:
-    """Leaves bytecode for every package in `environment`; sources that are no Python of this version are left alone."""
+    """Leaves bytecode for every package in `environment`; sources that are no Python of this version are left alone.
+
+    Without `may_share` nothing is added to the `cache`: a stranger's package can lay its files over another's, and
+    their bytecode would be taken for the other's in every environment to come.
+    """
     packages = site_packages(environment, interpreter)
     if interpreter.implementation != "CPython" or _is_older(interpreter, (3, 7)):
-        _compile(environment, [packages], [], kept)
+        _compile(interpreter, [packages], [], kept)
         return
     shared = cache / f"{interpreter.implementation.lower()}-{interpreter.minor}{interpreter.flags}"
     sources = _sources(packages)
@@ -44,11 +55,11 @@ def compile_all(
         folder = shared / file.sha256 if file.sha256 else None
         if folder is None or not _link(folder, packages):
             # what is built from source may come out differently next time: only a wheel's bytecode is kept
-            missing[file.name] = folder if file.is_wheel else None
+            missing[file.name] = folder if file.is_wheel and may_share else None
     tops = {packages / source.parts[0] for name in missing for source in sources.get(name, [])}
     if not tops:
         return
-    _compile(environment, sorted(tops), ["--invalidation-mode", _MODE], kept)
+    _compile(interpreter, sorted(tops), ["--invalidation-mode", _MODE], kept)
     for name, target in missing.items():
         if target is not None:
             _keep(target, packages, sources.get(name, []), interpreter)
@@ -65,15 +76,18 @@ def _sources(packages: Path) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for record in packages.glob("*.dist-info/RECORD"):
         name = canonicalize_name(record.parent.name.split("-")[0])
-        with record.open(encoding="utf-8", newline="") as file:
-            paths = [Path(row[0]) for row in csv.reader(file) if row and row[0].endswith(".py")]
-        found[name] = [path for path in paths if not path.is_absolute() and ".." not in path.parts]
+        with record.open(encoding="utf-8", errors="replace", newline="") as file, suppress(csv.Error):
+            # a name over two lines would be two for the compiler, and the second could lead anywhere
+            rows = [row[0] for row in csv.reader(file) if row and row[0].endswith(".py") and row[0].isprintable()]
+            paths = [Path(row) for row in rows]
+            found[name] = [path for path in paths if not path.is_absolute() and ".." not in path.parts]
     return found
 
 
-def _compile(environment: Path, targets: Sequence[Path], options: Sequence[str], kept: Sequence[int]) -> None:
-    # its verdict is about sources that nobody imports (templates, examples of bad syntax): it does not count
-    program = [str(environment / "bin" / "python"), "-I", "-m", "compileall", "-qq", "-j", "0"]
+def _compile(interpreter: Interpreter, targets: Sequence[Path], options: Sequence[str], kept: Sequence[int]) -> None:
+    # not the environment's own Python, and without `site`: that runs what the .pth files of packages say.
+    # Its verdict is about sources that nobody imports (templates, examples of bad syntax): it does not count
+    program = [interpreter.path, "-I", "-S", "-m", "compileall", "-qq", "-j", "0"]
     subprocess.run(
         [*program, "-x", _UNUSED, *options, "-i", "-"],
         input="\n".join(str(target) for target in targets),

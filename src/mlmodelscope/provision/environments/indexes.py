@@ -27,7 +27,15 @@ _COUNTING = frozenset(
 # they would point a tool at another interpreter, environment or project than the one we name
 _MISLEADING = (
     *("CONDA_PREFIX", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PYTHONHOME", "PYTHONPATH", "UV_MANAGED_PYTHON"),
-    *("UV_PROJECT", "UV_PROJECT_ENVIRONMENT", "UV_PYTHON", "UV_SYSTEM_PYTHON", "UV_WORKING_DIR", "VIRTUAL_ENV"),
+    *(
+        "UV_COMPILE_BYTECODE",
+        "UV_PROJECT",
+        "UV_PROJECT_ENVIRONMENT",
+        "UV_PYTHON",
+        "UV_SYSTEM_PYTHON",
+        "UV_WORKING_DIR",
+        "VIRTUAL_ENV",
+    ),
 )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,19 @@ from mlmodelscope.core.errors import ConstraintError, UnsatisfiableError
 from mlmodelscope.core.stack import PinnedPackage, Stack
 from mlmodelscope.provision.environments.interpreters import Interpreter
 
-__all__ = ["LockedFile", "check_requirements", "format_lock", "parse_lock", "stack_of", "tag_ranks"]
+__all__ = [
+    "LockedFile",
+    "check_requirements",
+    "check_stack",
+    "format_lock",
+    "parse_lock",
+    "stack_of",
+    "tag_ranks",
+]
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_PYTHON = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +45,19 @@ class LockedFile:
 
 
 def check_requirements(requirements: Iterable[str]) -> None:
-    """Raises ConstraintError unless each is a package's name and a range: options and addresses cannot be recorded."""
+    """Raises ConstraintError unless each is a package's name and a range: options and addresses cannot be recorded.
+
+    Nor may a text hold more than one line, or a variable: package tools put in the value of `${NAME}`.
+    """
     from packaging.requirements import InvalidRequirement, Requirement
 
     for text in requirements:
+        if not text.isprintable() or "$" in text:
+            shown = (text.split() or [""])[0]
+            raise ConstraintError(
+                f"{shown!r} is not the beginning of a requirement: it goes on with more than a range and a marker",
+                requirement=shown,
+            )
         try:
             parsed = Requirement(text)
         except InvalidRequirement as error:
@@ -49,26 +71,58 @@ def check_requirements(requirements: Iterable[str]) -> None:
             )
 
 
-def parse_lock(values: Mapping[str, Any], ranks: Mapping[str, int]) -> list[LockedFile]:
-    """The lock file of PEP 751 as one file per package: the wheel whose tag ranks first, else the source."""
-    chosen = [_choose(package, ranks) for package in values.get("packages", [])]
+def check_stack(stack: Stack) -> None:
+    """Raises ConstraintError unless it is written as our own are: a stranger's record ends in a file that uv reads."""
+    from packaging.version import InvalidVersion, Version
+
+    problems = [] if _PYTHON.fullmatch(stack.python) else [f"Python {stack.python!r}"]
+    for package in stack.packages:
+        try:
+            Version(package.version)
+            is_version = package.version == package.version.strip()
+        except InvalidVersion:
+            is_version = False
+        is_digest = package.sha256 is None or _SHA256.fullmatch(package.sha256) is not None
+        if not (_NAME.fullmatch(package.name) and is_version and is_digest):
+            problems.append(f"the package {package.name!r} {package.version!r}")
+    if problems:
+        raise ConstraintError(
+            f"the recorded software stack is not one: {problems[0]} cannot be installed", problems=problems
+        )
+
+
+def parse_lock(
+    values: Mapping[str, Any], ranks: Mapping[str, int], recorded: Collection[str | None] = ()
+) -> list[LockedFile]:
+    """The lock file of PEP 751 as one file per package: the wheel whose tag ranks first, else the source.
+
+    One whose SHA-256 is among the `recorded` goes before all others.
+    """
+    chosen = [_choose(package, ranks, recorded) for package in values.get("packages", [])]
     return sorted(chosen, key=lambda file: file.name)
 
 
-def _choose(package: Mapping[str, Any], ranks: Mapping[str, int]) -> LockedFile:
+def _choose(package: Mapping[str, Any], ranks: Mapping[str, int], recorded: Collection[str | None]) -> LockedFile:
     name, version = str(package["name"]), package.get("version")
     wheels = package.get("wheels", [])
     if version is None or not (wheels or package.get("sdist")):
         raise UnsatisfiableError(f"{name} is not a release of a package index", package=name)
-    best = min(wheels, key=lambda wheel: _rank(_filename(wheel), ranks)) if wheels else package["sdist"]
+    sources = [package["sdist"]] if package.get("sdist") else []
+    known = [file for file in (*wheels, *sources) if _sha256(file) and _sha256(file) in recorded]
+    best = min(known or wheels or sources, key=lambda file: _rank(_filename(file), ranks))
     return LockedFile(
         name=name,
         version=str(version),
-        sha256=best.get("hashes", {}).get("sha256"),
-        is_wheel=bool(wheels),
+        sha256=_sha256(best),
+        is_wheel=best in wheels,
         size_bytes=best.get("size") or _local_size(best.get("url")),
         url=best.get("url"),
     )
+
+
+def _sha256(file: Mapping[str, Any]) -> str | None:
+    found = file.get("hashes", {}).get("sha256")
+    return None if found is None else str(found)
 
 
 def _filename(file: Mapping[str, Any]) -> str:

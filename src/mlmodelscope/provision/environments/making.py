@@ -30,22 +30,25 @@ class Environments:
         need: StackNeed,
         *,
         may_install: Callable[[int], bool] = lambda size: True,
+        may_build: bool = True,
         say: Callable[[str], None] = lambda text: None,
     ) -> BuiltEnvironment:
         """The environment for `need`: the one of last time, else solved and made.
 
-        `may_install` is asked with about how many bytes it will take where that is more than a gigabyte. `say` gets a
+        `may_install` is asked with about how many bytes it will take where that is more than a gigabyte. Without
+        `may_build` no code of a package runs here: all come as wheels, or an environment is there already. `say` gets a
         line of progress at a time. Raises UnsatisfiableError (a conflict), EnvironmentMissingError (interpreter, uv,
         shared library), DownloadError, DigestError, StorageError, UsageError (too large and not allowed).
         """
         key = digest_of([need.digest, configuration_digest(settings.child_environment())])
-        digest = self._store.solution(key)
-        found = None if digest is None else self._store.load(digest)
+        # wheels alone may make another choice, which is not for those who may build
+        keys = [key] if may_build else [key, digest_of([key, "wheels"])]
+        found = next(filter(None, map(self._solved, keys)), None)
         if found is None:
             from mlmodelscope.provision.environments.building import Builder
 
-            found = Builder(self._home, self._store, may_install, say).make(need)
-            self._store.keep_solution(key, found.digest, need.framework)
+            found = Builder(self._home, self._store, may_install, say, may_build=may_build).make(need)
+            self._store.keep_solution(keys[-1], found.digest, need.framework)
         self._store.touch(found.digest)
         return found
 
@@ -54,6 +57,7 @@ class Environments:
         stack: Stack,
         *,
         may_install: Callable[[int], bool] = lambda size: True,
+        may_build: bool = True,
         say: Callable[[str], None] = lambda text: None,
     ) -> BuiltEnvironment:
         """The environment of a recorded stack: the same versions, from the very same files. Raises as `make` does."""
@@ -61,9 +65,13 @@ class Environments:
         if found is None or not _same_files(found.stack, stack):
             from mlmodelscope.provision.environments.building import Builder
 
-            found = Builder(self._home, self._store, may_install, say).rebuild(stack)
+            found = Builder(self._home, self._store, may_install, say, may_build=may_build).rebuild(stack)
         self._store.touch(found.digest)
         return found
+
+    def _solved(self, key: str) -> BuiltEnvironment | None:
+        digest = self._store.solution(key)
+        return None if digest is None else self._store.load(digest)
 
     def in_use(self, digest: str) -> AbstractContextManager[None]:
         """To be held while a worker runs in the environment: nobody removes it meanwhile."""

@@ -22,7 +22,7 @@ from mlmodelscope.core.errors import (
 )
 from mlmodelscope.provision.durable import storage_error
 
-__all__ = ["InterpreterRefused", "Uv", "clean", "find_uv", "tool_error"]
+__all__ = ["TRUST_HINT", "DatesUnknown", "InterpreterRefused", "Uv", "clean", "find_uv", "tool_error"]
 
 _ADDRESS = re.compile(r"\b(?:git\+)?(?:https?|ftp|ssh)://[^\s`'\")>,]+")
 _HOST = re.compile(r"host='[^']*'")
@@ -41,6 +41,7 @@ _UNREACHABLE = (
     ),
 )
 _REFUSED = re.compile(r"failed to inspect python interpreter|python <\S+ is not supported", re.IGNORECASE)
+_WHEELS_ONLY = re.compile(r"Wheels are required for `([^`]+)`")
 _NOISE = ("warning:", "using python", "url 'file:")
 # pip lists every version there is, and where the requirement was written
 _ASIDE = re.compile(r" \(from (?:versions:|-r )[^()]*(?:\([^()]*\)[^()]*)?\)")
@@ -48,8 +49,18 @@ _MARK = re.compile(r"^(?:error|cause|hint|[×╰├│]+[─▶]*)[:\s]+", re.IG
 _CONFLICT = ("no solution found", "no matching distribution", "resolutionimpossible", "conflicting dependencies")
 # uv's advice on its own options and on its ways is of no use to a user of ours
 _USEFUL_HINT = re.compile(r"ABI tag|platform tag|Python (?:version|implementation) tag|no wheels", re.IGNORECASE)
+TRUST_HINT = (
+    "if you trust it, evaluate it without --untrusted, or import the record with --trust; "
+    "otherwise ask for versions that are published as wheels"
+)
+_LOOSEN = "loosen the requirements, or ask for other versions"
+_DATED = "this stack is held at a date: ask for packages that are older, or for a newer version of the framework"
 _MOST_LINES = 8
 _MOST_CHARACTERS = 1200
+
+
+class DatesUnknown(Exception):  # noqa: N818 - not a failure: a stack has bounds besides its date
+    """The index does not say when its files were published, so that a date leaves none of them."""
 
 
 class InterpreterRefused(Exception):  # noqa: N818 - not a failure: the interpreter's own pip takes over
@@ -176,6 +187,8 @@ def _unreachable(subject: str, said: str) -> DownloadError:
 def _refuse(subject: str, said: str) -> NoReturn:
     if _REFUSED.search(said):
         raise InterpreterRefused(clean(said))
+    if "is missing an upload date" in said:
+        raise DatesUnknown
     raise tool_error(subject, said)
 
 
@@ -194,10 +207,19 @@ def tool_error(subject: str, said: str) -> MLModelScopeError:
         )
     if _is_unreachable(said):
         return _unreachable(subject, said)
+    unbuilt = sorted(set(_WHEELS_ONLY.findall(said)))
+    if unbuilt:
+        return UnsatisfiableError(
+            f"{subject}: {' and '.join(unbuilt)} would have to be built here, which runs code of a package that an "
+            "untrusted manifest or record asks for",
+            hint=TRUST_HINT,
+            packages=unbuilt,
+        )
     if any(mark in lowered for mark in _CONFLICT):
         explanation = reason.removeprefix("No solution found when resolving dependencies").strip(":\n ")
+        is_dated = "`exclude-newer`" in said
         return UnsatisfiableError(
-            f"{subject}: {explanation}", hint="loosen the requirements, or ask for other versions", conflict=explanation
+            f"{subject}: {explanation}", hint=_DATED if is_dated else _LOOSEN, conflict=explanation
         )
     if "failed to build" in lowered or "build backend" in lowered:
         return EnvironmentMissingError(

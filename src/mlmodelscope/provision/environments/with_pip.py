@@ -10,13 +10,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mlmodelscope.core.errors import EnvironmentMissingError
+from mlmodelscope.core.errors import EnvironmentMissingError, UnsatisfiableError
 from mlmodelscope.core.stack import StackNeed
 from mlmodelscope.provision.digests import hash_file
 from mlmodelscope.provision.durable import storing, write_text
 from mlmodelscope.provision.environments.interpreters import Interpreter
 from mlmodelscope.provision.environments.locks import LockedFile, check_requirements, format_lock
-from mlmodelscope.provision.environments.uv import tool_error
+from mlmodelscope.provision.environments.uv import TRUST_HINT, tool_error
 
 __all__ = ["WithPip"]
 
@@ -32,13 +32,24 @@ class WithPip:
 
     is_offline = False
 
-    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, environment: Mapping[str, str], folder: Path, *, may_build: bool = True) -> None:
+        """`may_build`: packages without a wheel are built, which runs code of theirs on this machine, as this user."""
         self._environment = {**environment, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
         self._tools = folder / "tools"
         self._files = folder / "files"
         self._folder = folder
+        self._options = () if may_build else ("--only-binary", ":all:")
 
     def solve(self, need: StackNeed, interpreter: Interpreter) -> list[LockedFile]:
+        """The files for `need`, sorted by name; they are fetched then. Raises UnsatisfiableError, DownloadError."""
+        if self._options:
+            # a package may need one at an address, and that is built whatever the option says
+            raise UnsatisfiableError(
+                f"packages for Python {interpreter.minor} cannot be chosen for {need.framework} without running "
+                "code of theirs, and the manifest is not trusted",
+                hint=TRUST_HINT,
+                python=interpreter.version,
+            )
         check_requirements([*need.requirements, *need.bounds])
         wanted, bounds = self._folder / "requirements.in", self._folder / "constraints.txt"
         write_text(wanted, "\n".join(need.requirements) + "\n")
@@ -56,16 +67,25 @@ class WithPip:
         lock = self._folder / "lock.txt"
         write_text(lock, format_lock(file.pinned for file in files))
         if not self._files.is_dir():
-            self._pip("download", "--no-deps", "--dest", str(self._files), "-r", str(lock), subject=subject)
+            self._fetch(lock, subject)
         _run([interpreter.path, "-m", "venv", "--without-pip", str(venv)], self._environment, subject, kept)
         self._pip(
             *("install", "--no-index", "--find-links", str(self._files), "--no-deps", "--ignore-installed"),
-            *("--prefix", str(venv), "-r", str(lock)),
+            *("--prefix", str(venv), "-r", str(lock), *self._options),
             subject=subject,
             kept=kept,
         )
         with storing(venv):
             _untie(venv / "bin")
+
+    def _fetch(self, lock: Path, subject: str) -> None:
+        where = ("--dest", str(self._files), "-r", str(lock))
+        try:
+            self._pip("download", "--no-deps", *self._options, *where, subject=subject)
+        except UnsatisfiableError as error:
+            if not self._options:
+                raise
+            raise UnsatisfiableError(f"{error.message}, as a wheel", hint=TRUST_HINT, **error.fields) from error
 
     def _prepare(self, interpreter: Interpreter) -> None:
         """A pip of its own, so that the environment holds none, as new as the interpreter takes."""
