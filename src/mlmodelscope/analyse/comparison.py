@@ -27,6 +27,7 @@ Kind = Literal["repetition", "fair", "unfair"]
 
 SIGNIFICANCE = 0.05
 
+_LISTED = ("package ", "variable ")
 _PIPELINE_PACKAGES = ("pillow", "opencv-python-headless", "opencv-python", "numpy")
 _CONVERSION = ("converter", "file", "input layers", "output layers")
 # each framework has words of its own for these
@@ -106,10 +107,18 @@ def differences(left: Record, right: Record) -> list[Difference]:
     for group in FactorGroup:
         ours, theirs = left_factors[group], right_factors[group]
         for fact in sorted((ours.keys() | theirs.keys()).difference(ignored)):
-            a, b = ours.get(fact), theirs.get(fact)
+            a, b = _known(ours, fact), _known(theirs, fact)
             if a is None or b is None or a != b:
                 found.append(Difference(group, fact, a, b))
     return found
+
+
+def _known(facts: Mapping[str, Any], fact: str) -> Any:
+    """Its value; a package or variable that is not in a list of them is not unknown, it is not there."""
+    listed = next((kind for kind in _LISTED if fact.startswith(kind)), None)
+    if listed is not None and any(name.startswith(listed) for name in facts):
+        return facts.get(fact, "absent")
+    return facts.get(fact)
 
 
 def compare(left: Evidence, right: Evidence) -> Comparison:

@@ -418,3 +418,13 @@ def test_another_framework_has_its_own_words_for_providers():
     assert {item.group for item in differences(example_record(), other)} == {FactorGroup.FRAMEWORK}
     same_framework = example_record(execution=used)
     assert {item.group for item in differences(example_record(), same_framework)} == {FactorGroup.EXECUTION}
+
+
+def test_a_package_that_a_list_does_not_hold_is_absent_and_not_unknown():
+    (found,) = differences(example_record(), example_record(software=packages(flatbuffers="24.3.25")))
+    assert (found.fact, found.left, found.right) == ("package flatbuffers", "absent", "24.3.25")
+
+
+def test_where_no_package_is_known_each_is_unknown():
+    found = differences(example_record(), example_record(software=example_software(packages={})))
+    assert {item.right for item in found if item.fact.startswith("package ")} == {None}

@@ -88,7 +88,7 @@ def test_a_group_shows_its_first_differences_and_counts_the_rest():
     comparison = compare(left(), right(software=example_software(packages=example_software().packages | packages)))
     lines = format_comparison(comparison).splitlines()
     assert lines[1:8] == [
-        *(f"  framework: package package{number}: unknown -> 1" for number in range(6)),
+        *(f"  framework: package package{number}: absent -> 1" for number in range(6)),
         "  framework: and 3 more",
     ]
 
