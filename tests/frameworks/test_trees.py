@@ -129,9 +129,14 @@ def trained(tmp_path_factory):
     return folder
 
 
+def arrays_of(path):
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
 @pytest.mark.parametrize(("kind", "trees"), [("parallel", 18), ("dart", 18), ("vectors", 3)])
 def test_xgboost_knows_how_many_trees_have_leaves(trained, kind, trees):
-    said = np.load(trained / f"{kind}.npz")
+    said = arrays_of(trained / f"{kind}.npz")
     with opened("xgboost") as predictor:
         facts = predictor.load(model(trained, f"{kind}.ubj", options={"output": "leaf"}))
         assert facts["outputs"][0]["shape"] == [None, trees]
@@ -141,7 +146,7 @@ def test_xgboost_knows_how_many_trees_have_leaves(trained, kind, trees):
 
 
 def test_a_linear_model_has_no_leaves(trained):
-    said = np.load(trained / "linear.npz")
+    said = arrays_of(trained / "linear.npz")
     with opened("xgboost") as predictor:
         with pytest.raises(PredictorFault) as caught:
             predictor.load(model(trained, "linear.ubj", options={"output": "leaf"}))

@@ -59,13 +59,14 @@ class Predictor(object):
         check_element_types(model.get("inputs") or [], inputs)
         picked = select_layers("output", model.get("outputs") or [], [fact["name"] for fact in outputs])
         self._inputs = inputs
-        self._bind(xgboost, booster, features, [outputs[index] for index in picked])
+        kind = str(config["gradient_booster"]["name"])
+        self._bind(xgboost, booster, features, kind, [outputs[index] for index in picked])
         generic = config["generic_param"]
         return {
             "framework": self.name,
             "version": xgboost.__version__,
             "threads": _threads_in_force(int(generic.get("nthread", generic.get("n_jobs", threads)))),
-            "provider": str(config["gradient_booster"]["name"]),
+            "provider": kind,
             "device": str(generic.get("device", "cpu")),
             "library": "XGBoost",
             "optimization": "none",
@@ -75,11 +76,12 @@ class Predictor(object):
             "outputs": [outputs[index] for index in picked],
         }
 
-    def _bind(self, xgboost: Any, booster: Any, features: int, outputs: Sequence[Dict[str, Any]]) -> None:
+    def _bind(self, xgboost: Any, booster: Any, features: int, kind: str, outputs: Sequence[Dict[str, Any]]) -> None:
         import numpy as np
 
         library, handle = xgboost.core._LIB, booster.handle  # noqa: SLF001 - the C interface is the public one
-        self._calls = [_Call(np, library, handle, fact) for fact in outputs]
+        copies = [kind == "gblinear" or fact["name"] == "leaf" for fact in outputs]
+        self._calls = [_Call(np, library, handle, fact, copies[place]) for place, fact in enumerate(outputs)]
         self._dtype, self._contiguous = np.dtype("float32"), np.ascontiguousarray
         self._features, self._booster = features, booster
 
@@ -110,9 +112,12 @@ class Predictor(object):
 
 
 class _Call(object):
-    """One kind of prediction for a contiguous float32 matrix."""
+    """One kind of prediction for a contiguous float32 matrix.
 
-    def __init__(self, np: Any, library: Any, handle: Any, fact: Dict[str, Any]) -> None:
+    Leaves, and whatever a linear model predicts, are only to be had from XGBoost's own matrix, which copies the rows.
+    """
+
+    def __init__(self, np: Any, library: Any, handle: Any, fact: Dict[str, Any], copies: bool) -> None:
         settings = {
             "type": _TYPES[fact["name"]],
             "training": False,
@@ -127,8 +132,8 @@ class _Call(object):
         self._error.restype = ctypes.c_char_p
         self._width = None if len(fact["shape"]) == 1 else fact["shape"][1]
         self._empty = np.empty
-        self._is_leaf = fact["name"] == "leaf"
-        if self._is_leaf:
+        self._copies = copies
+        if copies:
             self._matrix, self._free = library.XGDMatrixCreateFromDense, library.XGDMatrixFree
             self._from_matrix = library.XGBoosterPredictFromDMatrix
         self._shape = ctypes.POINTER(ctypes.c_uint64)()
@@ -141,8 +146,8 @@ class _Call(object):
         described = (
             '{"data":[%d,true],"shape":[%d,%d],"typestr":"<f4","version":3}' % (value.ctypes.data, rows, columns)
         ).encode()
-        if self._is_leaf:
-            self._predict_leaves(described)
+        if self._copies:
+            self._predict_copied(described)
         elif self._function(self._handle, described, self._settings, None, *self._answer):
             raise ValueError(self._error().decode("utf-8", "replace"))
         result = self._empty(rows if self._width is None else (rows, self._width), "float32")
@@ -150,8 +155,7 @@ class _Call(object):
         ctypes.memmove(result.ctypes.data, self._result, result.nbytes)
         return result
 
-    def _predict_leaves(self, described: bytes) -> None:
-        """Leaves are only to be had from XGBoost's own matrix, which copies the rows."""
+    def _predict_copied(self, described: bytes) -> None:
         matrix = ctypes.c_void_p()
         if self._matrix(described, b'{"missing": NaN, "nthread": 1}', ctypes.byref(matrix)):
             raise ValueError(self._error().decode("utf-8", "replace"))

@@ -54,8 +54,10 @@ def _check_tree(tree: Dict[str, Any], features: int) -> None:
         # trees of several targets hold a weight for each
         if len(tree[name]) != count and name != "base_weights":
             raise ValueError(f"a tree with {len(tree[name])} {name} for {count} nodes")
+    vectors = _vectors(tree)
     for place in range(count):
-        if left[place] == -1 and right[place] == -1:
+        # a leaf with a value for each of several targets says on the right which of the vectors is its own
+        if left[place] == -1 and (right[place] == -1 or 0 <= right[place] < vectors):
             continue
         # children come behind their parents: a walk always ends
         if not (place < left[place] < count and place < right[place] < count and 0 <= split[place] < features):
@@ -66,6 +68,12 @@ def _check_tree(tree: Dict[str, Any], features: int) -> None:
         raise ValueError("a node has a parent that is not there")
     if any(kind not in (0, 1) for kind in tree.get("split_type", [])):
         raise ValueError("a split of an unknown kind")
+
+
+def _vectors(tree: Dict[str, Any]) -> int:
+    """How many vectors for leaves a tree of several targets holds; none in any other tree."""
+    width = int(tree["tree_param"].get("size_leaf_vector", 1))
+    return len(tree.get("leaf_weights", [])) // width if width > 1 else 0
 
 
 class _Reader(object):

@@ -89,3 +89,16 @@ def test_deep_nesting_is_refused(tmp_path):
     path.write_bytes(b"[" * 5000)
     with pytest.raises(ValueError, match="too deep"):
         read_model(str(path))
+
+
+@pytest.mark.parametrize(("vectors", "is_whole"), [([0, 1], True), ([0, 2], False), ([0, -2], False)])
+def test_a_leaf_of_several_targets_names_one_of_the_vectors(tmp_path, vectors, is_whole):
+    path = tmp_path / "model.json"
+    parameters = {"num_nodes": "3", "size_leaf_vector": "2"}
+    changes = {"right_children": [2, *vectors], "tree_param": parameters, "leaf_weights": [0.1, 0.2, 0.3, 0.4]}
+    path.write_text(json.dumps(document(**changes)))
+    if is_whole:
+        assert read_model(str(path)) == document(**changes)
+    else:
+        with pytest.raises(ValueError, match="leads nowhere"):
+            read_model(str(path))
