@@ -24,7 +24,7 @@ sys.path.append(str(HERE.parent / "frameworks"))
 
 from harness import Added, Block, Claim, Skipped, run  # noqa: E402
 from mlmodelscope.core.errors import MLModelScopeError  # noqa: E402
-from networks import linear, write_network  # noqa: E402
+from networks import kept_network, linear  # noqa: E402
 from stacks import HOME, TESTED, Tested, environment_of, exported, portable, variables_of  # noqa: E402
 from table import entry_point, laid, prepare  # noqa: E402
 
@@ -115,10 +115,7 @@ def _photos() -> tuple[list[NDArray[np.float32]], Path]:
 
 
 def _linear() -> Path:
-    folder = HOME / "networks" / "linear"
-    if not folder.exists():
-        write_network(linear(), folder)
-    return folder
+    return kept_network(linear(), HOME / "networks")
 
 
 def _of_network(tested: Tested) -> list[Claim | Added]:

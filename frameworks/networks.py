@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BIAS", "WEIGHTS", "Network", "convolutional", "large", "linear", "resnet18", "write_network"]
+__all__ = [
+    "BIAS",
+    "WEIGHTS",
+    "Network",
+    "convolutional",
+    "kept_network",
+    "large",
+    "linear",
+    "resnet18",
+    "write_network",
+]
 
 Network = tuple[dict[str, Any], dict[str, NDArray[np.float32]]]
 
@@ -117,7 +130,26 @@ def resnet18(onnx_file: Path) -> Network:
 
 
 def write_network(network: Network, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    """In one step: of several processes that write the same, one is first and the others' work is dropped."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     described, weights = network
-    (folder / "network.json").write_text(json.dumps(described, indent=1))
-    np.savez(folder / "weights.npz", **weights)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
+        whole = Path(made) / folder.name
+        whole.mkdir()
+        (whole / "network.json").write_text(json.dumps(described, indent=1))
+        np.savez(whole / "weights.npz", **weights)
+        # another process was quicker where a folder that is not empty stands there
+        with suppress(OSError):
+            whole.rename(folder)
+
+
+def kept_network(network: Network, root: Path) -> Path:
+    """The folder below `root` that holds the network, found by its content."""
+    described, weights = network
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+    for name, array in sorted(weights.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    folder = root / digest.hexdigest()[:16]
+    if not folder.is_dir():
+        write_network(network, folder)
+    return folder

@@ -39,9 +39,7 @@ def opened(framework: str) -> Iterator[Any]:
 
 def exported_model(framework: str, name: str, **changes: Any) -> dict[str, Any]:
     """What `load` takes for one of the small networks (`networks.py`) in the framework's own format."""
-    folder = HOME / "networks" / name
-    if not folder.exists():
-        networks.write_network(getattr(networks, name)(), folder)
+    folder = networks.kept_network(getattr(networks, name)(), HOME / "networks")
     files = exported(_tested(framework), folder)
     layers = {"graph_path": files["graph_path"], "weights_path": files["weights_path"], "inputs": [], "outputs": []}
     return {**layers, "threads": 1, "options": files["options"], **changes}

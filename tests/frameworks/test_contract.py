@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -25,13 +24,6 @@ _INSIDE = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from mlmodelscope.testing.inside import main; sys.exit(main(sys.argv[1:]))"
 )
-
-
-def network_folder(network: networks.Network, name: str) -> Path:
-    folder = HOME / "networks" / f"{name}-{os.getpid()}"
-    if not folder.exists():
-        networks.write_network(network, folder)
-    return folder
 
 
 class InItsEnvironment:
@@ -67,7 +59,7 @@ class InItsEnvironment:
         tested = self.tested
         if not tested.has_network:
             return self.tree_case(tmp_path)
-        network = network_folder(networks.linear(), "linear")
+        network = networks.kept_network(networks.linear(), HOME / "networks")
         self.files = {"open": exported(tested, network)}
         has_fixed = self.files["open"].get("has_fixed_batch", True)
         if has_fixed:
@@ -126,7 +118,7 @@ class InItsEnvironment:
         built = environment_of(tested.framework, tested.version)
         found = predictors().get(tested.framework)
         large = networks.large()
-        files = exported(tested, network_folder(large, "large")) if tested.has_network else None
+        files = exported(tested, networks.kept_network(large, HOME / "networks")) if tested.has_network else None
         if files is not None:
             self.files["large"] = files
         np.savez(

@@ -54,9 +54,7 @@ NARROW_OUTPUTS = {"double": [[2.015625, -4]], "wide": [[1.0078125, -2]]}
 @pytest.fixture(scope="module")
 def files() -> dict[str, dict[str, Any]]:
     """What the exporters of both versions made of y = x.w + b, z = relu(y)."""
-    folder = HOME / "networks" / "tensorflow-linear"
-    if not folder.exists():
-        networks.write_network(networks.linear(), folder)
+    folder = networks.kept_network(networks.linear(), HOME / "networks")
     return {"new": exported(NEW, folder), "old": exported(OLD, folder)}
 
 
