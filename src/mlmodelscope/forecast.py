@@ -12,16 +12,16 @@ from mlmodelscope.core.forecast import AssetOwner, ExpectedAsset, Forecast
 from mlmodelscope.core.ids import new_id
 from mlmodelscope.core.needs import dataset_assets, model_assets
 from mlmodelscope.core.plugins import predictors
-from mlmodelscope.core.record import AssetFacts, AssetRole, DatasetFacts, EffectiveExecution, ModelFacts, Record
+from mlmodelscope.core.record import AssetFacts, AssetRole, EffectiveExecution, Record
 from mlmodelscope.core.request import EvaluationPlan, Offline
 from mlmodelscope.core.settings import worker_environment
 from mlmodelscope.core.store import HistoryQuery, Store
 from mlmodelscope.core.value import digest_of
-from mlmodelscope.manifest import step_facts
 from mlmodelscope.measure.software import read_software
 from mlmodelscope.measure.system import read_system
 from mlmodelscope.provision import Assets
 from mlmodelscope.provision.convert import converter
+from mlmodelscope.recording import dataset_facts, model_facts
 
 __all__ = ["expected_record", "find_answer", "foresee", "plan_key"]
 
@@ -59,8 +59,8 @@ def expected_record(plan: EvaluationPlan, assets: Assets, home: Path) -> Record 
         created_at=now,
         finished_at=now,
         request=plan.request,
-        model=_model_facts(plan, found),
-        dataset=_dataset_facts(plan, found),
+        model=model_facts(plan, _facts(plan, found, ("model",))),
+        dataset=dataset_facts(plan, _facts(plan, found, ("data set", "input"))),
         software=read_software(
             framework=plan.framework.name,
             framework_version=plan.framework.version,
@@ -172,31 +172,3 @@ def _facts(plan: EvaluationPlan, found: list[ExpectedAsset], owners: tuple[Asset
             )
         )
     return tuple(facts)
-
-
-def _model_facts(plan: EvaluationPlan, found: list[ExpectedAsset]) -> ModelFacts:
-    model, files = plan.model, _facts(plan, found, ("model",))
-    weights = [item.sha256 for item in files if item.role in ("graph", "weights")]
-    return ModelFacts(
-        name=model.name,
-        version=model.version,
-        task=model.task,
-        license=model.license,
-        manifest=plan.model_manifest,
-        steps=step_facts(model),
-        weights_digest="+".join(weights) or None,
-        assets=files,
-    )
-
-
-def _dataset_facts(plan: EvaluationPlan, found: list[ExpectedAsset]) -> DatasetFacts:
-    dataset = plan.dataset
-    return DatasetFacts(
-        name=dataset.name if dataset else "inputs",
-        version=dataset.version if dataset else "",
-        split=dataset.split if dataset else "",
-        manifest=plan.dataset_manifest,
-        sample_count=0,
-        sample_ids_digest="",
-        assets=_facts(plan, found, ("data set", "input")),
-    )

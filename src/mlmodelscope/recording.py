@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from mlmodelscope.core.needs import model_assets
 from mlmodelscope.core.record import (
     Accuracy,
     Artifact,
+    AssetFacts,
     DatasetFacts,
     EffectiveExecution,
     Failure,
@@ -27,7 +28,7 @@ from mlmodelscope.measure.software import read_software
 from mlmodelscope.measure.system import read_system
 from mlmodelscope.provisioning import PlannedFiles
 
-__all__ = ["Outcome", "launch_facts", "make_record"]
+__all__ = ["Outcome", "dataset_facts", "launch_facts", "make_record", "model_facts"]
 
 _EXECUTION = ("threads", "provider", "device", "library", "optimization", "precision", "inputs", "outputs")
 
@@ -67,8 +68,8 @@ def make_record(outcome: Outcome) -> Record:
         created_at=outcome.created_at,
         finished_at=outcome.finished_at,
         request=plan.request,
-        model=_model_facts(plan, outcome.files),
-        dataset=_dataset_facts(plan, outcome.files, first),
+        model=model_facts(plan, outcome.files.model),
+        dataset=dataset_facts(plan, outcome.files.dataset, first),
         software=_software(plan, first),
         # in the sandbox the worker does not see the machine as it is
         system=SystemFacts.model_validate(first["system"]) if first and plan.is_trusted else read_system(),
@@ -110,9 +111,9 @@ def _planned_software(plan: EvaluationPlan) -> Software:
     return ours.model_copy(update=elsewhere | {"python": stack.python if stack else "unknown"})
 
 
-def _model_facts(plan: EvaluationPlan, files: PlannedFiles) -> ModelFacts:
+def model_facts(plan: EvaluationPlan, assets: Sequence[AssetFacts]) -> ModelFacts:
     model = plan.model
-    weights = [item.sha256 for item in files.model if item.role in ("graph", "weights")]
+    weights = [item.sha256 for item in assets if item.role in ("graph", "weights")]
     return ModelFacts(
         name=model.name,
         version=model.version,
@@ -121,11 +122,14 @@ def _model_facts(plan: EvaluationPlan, files: PlannedFiles) -> ModelFacts:
         manifest=plan.model_manifest,
         steps=step_facts(model),
         weights_digest="+".join(weights) or None,
-        assets=tuple(files.model),
+        assets=tuple(assets),
     )
 
 
-def _dataset_facts(plan: EvaluationPlan, files: PlannedFiles, first: Mapping[str, Any] | None) -> DatasetFacts | None:
+def dataset_facts(
+    plan: EvaluationPlan, assets: Sequence[AssetFacts], first: Mapping[str, Any] | None = None
+) -> DatasetFacts:
+    """What no worker has said yet (`first`) is empty."""
     dataset = plan.dataset
     return DatasetFacts(
         name=dataset.name if dataset else "inputs",
@@ -135,7 +139,7 @@ def _dataset_facts(plan: EvaluationPlan, files: PlannedFiles, first: Mapping[str
         sample_count=first["sample_count"] if first else 0,
         sample_ids_digest=first["sample_ids_digest"] if first else "",
         performance_set=tuple(first["performance_set"]) if first else (),
-        assets=tuple(files.dataset),
+        assets=tuple(assets),
     )
 
 

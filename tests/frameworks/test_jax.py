@@ -129,12 +129,16 @@ def test_a_profile_names_the_operations_of_the_program(predictor, tmp_path):
     assert all(layer["outputs"] for layer in layers)
 
 
-def test_types_that_numpy_does_not_have_cross_as_wider_ones(predictor, tmp_path):
-    path = tmp_path / "narrow.jax"
+def write_with_jax(script, path):
     built = environment_of("jax", "0.10.2")
-    command = [built.python, "-I", "-c", NARROW, str(path)]
+    command = [built.python, "-I", "-c", script, str(path)]
     done = subprocess.run(command, env=variables_of("jax", built), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_types_that_numpy_does_not_have_cross_as_wider_ones(predictor, tmp_path):
+    path = tmp_path / "narrow.jax"
+    write_with_jax(NARROW, path)
     facts = predictor.load({"graph_path": str(path), "options": None})
     assert facts["inputs"] == [{"name": "x", "shape": [None, 2], "element_type": "float32"}]
     assert {fact["name"]: fact["element_type"] for fact in facts["outputs"]} == {
@@ -148,10 +152,7 @@ def test_types_that_numpy_does_not_have_cross_as_wider_ones(predictor, tmp_path)
 
 def test_a_file_that_cannot_be_compiled_is_refused_with_or_without_options(predictor, tmp_path):
     path = tmp_path / "uneven.jax"
-    built = environment_of("jax", "0.10.2")
-    command = [built.python, "-I", "-c", UNEVEN, str(path)]
-    done = subprocess.run(command, env=variables_of("jax", built), capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
+    write_with_jax(UNEVEN, path)
     for options in ({}, None):
         fault = fault_of(lambda options=options: predictor.load({"graph_path": str(path), "options": options}))
         assert (fault.code, fault.fields["path"]) == ("model_format", str(path))

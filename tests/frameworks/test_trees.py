@@ -67,7 +67,6 @@ def test_missing_features_go_where_the_tree_sends_them(predictor, graph, folder,
 
 
 def test_onnxruntime_gives_the_same_answers_for_the_same_trees(folder, tmp_path):
-    pytest.importorskip("onnxruntime")
     command = [sys.executable, str(EXPORTERS / "trees_onnx.py"), str(folder), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

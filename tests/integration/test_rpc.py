@@ -95,7 +95,6 @@ def socket_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["unix", "tcp", "tcp without shared memory"])
 def served(request, socket_folder):
-    pytest.importorskip("onnxruntime")
     arguments = {
         "unix": ["--address", f"unix:{socket_folder}/ort.sock"],
         "tcp": [],
@@ -115,7 +114,6 @@ class TestRemote(PredictorContract):
 
     @pytest.fixture
     def case(self, tmp_path):
-        pytest.importorskip("onnx")
         contents = {"open": linear_onnx("n"), "fixed": linear_onnx(1), "corrupt": linear_onnx(1)[:100]}
         for name, content in contents.items():
             (tmp_path / f"{name}.onnx").write_bytes(content)
@@ -688,7 +686,6 @@ class TestServedFromAnEnvironmentOfItsOwn:
 
     def test_its_process_ends_with_the_server(self, home):
         process, address = serve("onnxruntime@1.17.x", MLMODELSCOPE_HOME=home)
-        pytest.importorskip("onnx")
         predictor = Predictor()
         path = Path(home) / "linear.onnx"
         path.write_bytes(linear_onnx("n"))

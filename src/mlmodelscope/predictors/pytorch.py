@@ -24,8 +24,8 @@ from mlmodelscope.predictors.port import (
     select_layers,
     unloaded,
 )
+from mlmodelscope.predictors.pytorchfile import open_model
 from mlmodelscope.predictors.pytorchmodel import Model, follow, numpy_type
-from mlmodelscope.predictors.pytorchmodels import open_model
 from mlmodelscope.predictors.torchprofile import Profile
 
 __all__ = ["Predictor"]

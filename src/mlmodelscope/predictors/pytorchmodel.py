@@ -1,6 +1,6 @@
 """Holds what every kind of PyTorch model answers, whatever file it came from, and what the kinds share.
 
-The kinds are in `pytorchmodels.py` (TorchScript, torch.export) and `pytorchfactory.py` (a module and a state dict).
+The kinds are in `pytorchfile.py` (TorchScript, torch.export) and `pytorchfactory.py` (a module and a state dict).
 """
 
 # ruff: noqa: B905 - zip(strict=) is younger than Python 3.6

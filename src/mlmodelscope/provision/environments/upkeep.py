@@ -6,7 +6,7 @@ package cache count there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mlmodelscope.core.errors import UnknownNameError, UsageError
@@ -18,21 +18,22 @@ __all__ = ["discard_environments", "environment_items"]
 
 
 def environment_items(home: Path) -> list[StorageItem]:
-    """A user's own package cache (UV_CACHE_DIR) is not this home's."""
-    known = Environments(home).list()
+    """A package cache that the user has for all of uv's work (UV_CACHE_DIR) is not this home's."""
+    environments = Environments(home)
+    known, folder = environments.list(), home / "cache" / "uv"
     items = [
         StorageItem("environments", facts.digest, _name(facts.id, facts.frameworks), facts.own_bytes, facts.used_at)
         for facts in known
     ]
-    folder = home / "cache" / "uv"
-    if folder.is_dir():
-        size = sum(folder_sizes(folder)) + sum(folder_sizes(home / "cache" / "bytecode"))
+    cache = environments.package_cache()
+    if cache.folder == str(folder) and folder.is_dir():
+        size = cache.unused_bytes + cache.shared_bytes + sum(folder_sizes(home / "cache" / "bytecode"))
         used_at = max([folder.stat().st_mtime, *(facts.used_at for facts in known)])
         items.append(StorageItem("packages", str(folder), "packages of all environments", size, used_at))
     return items
 
 
-def _name(address: str, frameworks: Iterable[str]) -> str:
+def _name(address: str, frameworks: Sequence[str]) -> str:
     return f"{address} ({', '.join(frameworks)})" if frameworks else address
 
 

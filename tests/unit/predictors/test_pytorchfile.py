@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mlmodelscope.predictors.pytorchmodels import _leaves
+from mlmodelscope.predictors.pytorchfile import _leaves
 
 
 def tree(is_old, kind=None, context=None, *children):
