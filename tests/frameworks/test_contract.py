@@ -133,10 +133,13 @@ class InItsEnvironment:
         }
         threads = 2 if check == "as_many_threads_as_asked" else 1
         described |= {"threads": threads, "threads_beside": tested.threads_beside}
+        variables = variables_of(tested.framework, built, threads)
+        if check == "unloading_frees_the_memory":
+            variables["MALLOC_MMAP_THRESHOLD_"] = "1000000"
         (tmp_path / "case.json").write_text(json.dumps(described))
         done = subprocess.run(
             [built.python, "-I", "-c", _INSIDE, str(portable()), str(tmp_path / "case.json"), check],
-            env={**variables_of(tested.framework, built, threads), "MALLOC_MMAP_THRESHOLD_": "1000000"},
+            env=variables,
             capture_output=True,
             text=True,
             timeout=300,

@@ -54,6 +54,7 @@ class Predictor(object):
         cntk = _import()
         device = cntk.cpu()
         cntk.cntk_py.set_max_num_cputhreads(threads)
+        _limit_threads(os.path.dirname(cntk.__file__), threads)
         function = _read(cntk, model["graph_path"], device)
         arguments = list(function.arguments)
         names = [_name(variable) for variable in arguments]
@@ -281,6 +282,17 @@ def _precision(function: Any, inputs: Sequence[Dict[str, Any]]) -> str:
     if counts:
         return max(sorted(counts), key=lambda kind: counts[kind])
     return str(inputs[0]["element_type"]) if inputs else "unknown"
+
+
+def _limit_threads(folder: str, threads: int) -> None:
+    """Where CNTK fills memory it asks for two threads, whatever it was told; OpenMP's own limit holds everywhere."""
+    try:
+        openmp = ctypes.CDLL(os.path.join(folder, "libs", "libiomp5.so"))
+        # of two threads that become one
+        openmp.kmp_set_warnings_off()
+        openmp.kmp_set_defaults(b"OMP_THREAD_LIMIT=%d" % threads)
+    except (AttributeError, OSError):  # a build with another OpenMP
+        return
 
 
 def _library(folder: str) -> str:
