@@ -1,6 +1,7 @@
 """The two sides of a framework's claim: every framework has its plain calls, and both must agree to be measured."""
 
 import ast
+import gc
 import importlib.util
 import json
 import sys
@@ -42,7 +43,10 @@ def case(tmp_path, monkeypatch):
         described = {"bare": "stand-in", "entry_point": "mlmodelscope.predictors.null:Predictor", "samples": samples}
         return json.loads(json.dumps({**described, "model": model})), opened
 
-    return opener
+    # every block collects garbage, which takes long with a whole test suite in memory
+    gc.freeze()
+    yield opener
+    gc.unfreeze()
 
 
 def test_every_tested_framework_has_its_plain_calls():

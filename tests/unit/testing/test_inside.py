@@ -1,5 +1,6 @@
 """The checks inside a framework's process find what they are made to find."""
 
+import gc
 import hashlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -68,17 +69,20 @@ class FillsOnTwo(Computes):
 
 @pytest.fixture
 def case(tmp_path, monkeypatch):
+    # every round collects garbage, which takes long with a whole test suite in memory
+    gc.freeze()
     module = ModuleType("made_for_inside")
     for made in (Frees, Keeps, Computes, ComputesOnMore, ComputesOnLess, FillsOnTwo):
         setattr(module, made.__name__, made)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     np.savez(tmp_path / "samples.npz", **{"0/0": np.ones((1, 2), np.float32)})
-    return {
+    yield {
         "entry_point": "made_for_inside:Frees",
         "large": {"threads": 1},
         "large_bytes": SIZE,
         "samples": tmp_path / "samples.npz",
     }
+    gc.unfreeze()
 
 
 def test_an_unload_that_leaves_the_work_to_the_end_of_the_object_is_found(case):
