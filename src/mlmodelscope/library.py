@@ -9,6 +9,7 @@ Module functions work in the default home (`MLMODELSCOPE_HOME`); a `Workspace` w
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -220,11 +221,13 @@ class Workspace:
             raise UsageError("no layer was named", hint="layer_names() lists those of the model")
         return reveal_layers(self._plan(model, inputs, **where), self._context(), layers)
 
-    def layer_names(self, model: str, inputs: Sequence[str], **where: Any) -> list[str]:
+    def layer_names(self, model: str, **where: Any) -> list[str]:
         """The layers that `reveal` can be asked for, in the order of execution where the framework has one."""
         from mlmodelscope.evaluation import list_layers
 
-        return list_layers(self._plan(model, inputs, **where), self._context())
+        # a plan is about data, but names are told before any is read
+        with tempfile.NamedTemporaryFile(prefix="mlmodelscope-") as unread:
+            return list_layers(self._plan(model, [unread.name], **where), self._context())
 
     def _plan(self, model: str, inputs: Sequence[str], **where: Any) -> EvaluationPlan:
         (plan,) = self.plans(make_request(models=(model,), inputs=tuple(inputs), measure="accuracy", **where))

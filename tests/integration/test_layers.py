@@ -15,9 +15,16 @@ def photos(lab):
 
 
 def test_names_are_listed(lab, photos):
-    done = lab.run("predict", lab.model(), *photos, "--layers", "list")
+    done = lab.run("predict", lab.model(), "--layers", "list")
     assert (done.code, done.out.split()) == (0, ["pooled", "means", "scores"])
     assert lab.run("predict", lab.model(), *photos, "--layers", "list", "--json").json == ["pooled", "means", "scores"]
+
+
+@pytest.mark.parametrize("options", [[], ["--layers", "pooled"]])
+def test_all_else_needs_an_input(lab, options):
+    done = lab.run("predict", lab.model(), *options)
+    assert (done.code, done.out) == (2, "")
+    assert "predict needs an INPUT" in done.err
 
 
 def test_outputs_are_saved_by_input_and_layer(lab, photos):
@@ -42,7 +49,7 @@ def test_the_library_gives_arrays(lab, photos):
         arrays = workspace.reveal(lab.model(), photos[:1], ["scores", "means", "scores"], threads=1)
         assert list(arrays) == ["a.png/scores", "a.png/means"]
         np.testing.assert_array_equal(arrays["a.png/scores"], arrays["a.png/means"] * 10)
-        assert workspace.layer_names(lab.model(), photos[:1]) == ["pooled", "means", "scores"]
+        assert workspace.layer_names(lab.model()) == ["pooled", "means", "scores"]
         with pytest.raises(UsageError, match="no layer was named"):
             workspace.reveal(lab.model(), photos, [])
 
@@ -92,7 +99,7 @@ def test_a_strangers_model_shows_its_layers_through_the_sandbox(lab, photos):
     with lab.workspace() as workspace:
         arrays = workspace.reveal(lab.model(), photos, ["means"], is_trusted=False)
         assert [array.shape for array in arrays.values()] == [(1, 3), (1, 3)]
-        names = workspace.layer_names(lab.model(), photos, is_trusted=False)
+        names = workspace.layer_names(lab.model(), is_trusted=False)
     assert names == ["pooled", "means", "scores"]
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.command("predict")
 @click.argument("model")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.argument("inputs", nargs=-1, metavar="INPUT...")
 @click.option("--framework", "-f", help="Framework and version constraint.")
 @environment_option
 @installs
@@ -63,9 +63,11 @@ def command(
 ) -> int:
     """Ask MODEL about each INPUT: a file, a URL, or - for standard input. Nothing is stored.
 
-    JSON holds every box; text and pictures those of at least --min-score.
+    --layers list needs no INPUT. JSON holds every box; text and pictures those of at least --min-score.
     """
     _refuse_together(layers, save, draw)
+    if not inputs and layers != "list":
+        raise UsageError("predict needs an INPUT", hint="name a file, a URL, or - for standard input")
     where = {"framework": framework, "environment": environment, "threads": threads, "is_trusted": not is_untrusted}
     with tempfile.TemporaryDirectory(prefix="mlmodelscope-") as folder:
         named = [_standard_input(Path(folder)) if text == "-" else text for text in inputs]
@@ -118,7 +120,7 @@ def _look_inside(
     from mlmodelscope.worker.layers import write_arrays
 
     if layers == "list":
-        names = workspace.layer_names(model, inputs, **where)
+        names = workspace.layer_names(model, **where)
         return _Shown(names, lambda: "\n".join(names))
     arrays = workspace.reveal(model, inputs, [name for name in layers.split(",") if name], **where)
     if save is not None:
