@@ -36,7 +36,7 @@ FRAMEWORKS = {
     "xgboost": {"scipy", "xgboost"},
 }
 # runs in our own environment only: it speaks to a program elsewhere
-OURS_ALONE = {"remote.py": {"google", "grpc", "mlmodelscope"}}
+OURS_ALONE = {"overgrpc.py": {"google", "grpc", "mlmodelscope"}}
 LATER_THAN_3_6 = {
     "contextvars",
     "dataclasses",

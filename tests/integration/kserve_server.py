@@ -1,4 +1,4 @@
-"""KServe's own server with y = x w + b, z = max(y, 0): `python kserve_server.py PORT`, where that server is."""
+"""KServe's own server with y = x w + b, z = max(y, 0): `python kserve_server.py REST_PORT GRPC_PORT` where it is."""
 
 import sys
 
@@ -32,4 +32,4 @@ class Linear(Model):
 
 
 if __name__ == "__main__":
-    ModelServer(http_port=int(sys.argv[1]), enable_grpc=False, workers=1).start([Linear()])
+    ModelServer(http_port=int(sys.argv[1]), grpc_port=int(sys.argv[2]), workers=1).start([Linear()])

@@ -1,6 +1,7 @@
-"""Models of inference servers: MLServer and KServe's own for real, and a small server of ours for what goes wrong.
+"""Models of inference servers: MLServer and KServe's own for real, and small servers of ours for what goes wrong.
 
-Ours follows the protocol's text (REST, with the binary tensor extension) and shares no code with the predictor.
+The one for REST follows the protocol's text (with the binary tensor extension) and shares no code with the predictor;
+that for gRPC shares the messages.
 """
 
 import json
@@ -11,15 +12,18 @@ import subprocess
 import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 
 from mlmodelscope.predictors.kserve import Predictor
 from mlmodelscope.predictors.port import PredictorFault
+from mlmodelscope.rpc import inference_pb2 as inference
 
 HERE = Path(__file__).parent
 WEIGHTS = np.float32([[1, -2, 3], [0.5, 0, -1], [2, 2, 2], [-1, 1, 0]])
@@ -65,7 +69,7 @@ def model_servers():
 
 
 @pytest.fixture(scope="module")
-def mlserver(tmp_path_factory, model_servers):
+def mlservers(tmp_path_factory, model_servers):
     folder = tmp_path_factory.mktemp("mlserver")
     ports = [free_port() for _ in range(3)]
     names = ("http_port", "grpc_port", "metrics_port")
@@ -74,16 +78,16 @@ def mlserver(tmp_path_factory, model_servers):
     (folder / "kserve_runtime.py").write_text((HERE / "kserve_runtime.py").read_text())
     model = {"name": "linear", "implementation": "kserve_runtime.Linear", "platform": "numpy", **LAYERS}
     (folder / "model-settings.json").write_text(json.dumps(model))
-    with running([str(model_servers / "mlserver"), "start", "."], f"http://127.0.0.1:{ports[0]}", folder) as address:
-        yield address
+    with running([str(model_servers / "mlserver"), "start", "."], f"http://127.0.0.1:{ports[0]}", folder) as rest:
+        yield rest, f"grpc://127.0.0.1:{ports[1]}"
 
 
 @pytest.fixture(scope="module")
-def kserve(tmp_path_factory, model_servers):
-    folder, port = tmp_path_factory.mktemp("kserve"), free_port()
-    command = [str(model_servers / "python"), str(HERE / "kserve_server.py"), str(port)]
-    with running(command, f"http://127.0.0.1:{port}", folder) as address:
-        yield address
+def kserves(tmp_path_factory, model_servers):
+    folder, ports = tmp_path_factory.mktemp("kserve"), [free_port() for _ in range(2)]
+    command = [str(model_servers / "python"), str(HERE / "kserve_server.py"), *map(str, ports)]
+    with running(command, f"http://127.0.0.1:{ports[0]}", folder) as rest:
+        yield rest, f"grpc://127.0.0.1:{ports[1]}"
 
 
 def load(address, **changes):
@@ -102,12 +106,17 @@ def refused(call):
 
 @pytest.mark.needs("model-servers")
 class TestRealServers:
-    @pytest.fixture(params=["mlserver", "kserve"])
-    def address(self, request):
+    @pytest.fixture(params=["mlservers", "kserves"])
+    def addresses(self, request):
         return request.getfixturevalue(request.param)
 
-    def test_facts_are_the_servers(self, mlserver):
-        predictor, facts = load(mlserver)
+    @pytest.fixture(params=[0, 1], ids=["rest", "grpc"])
+    def address(self, request, addresses):
+        return addresses[request.param]
+
+    @pytest.mark.parametrize("way", [0, 1], ids=["rest", "grpc"])
+    def test_facts_are_the_servers(self, mlservers, way):
+        predictor, facts = load(mlservers[way])
         assert (facts["engine"], facts["provider"]) == ("mlserver", "mlserver: numpy")
         assert facts["version"][0].isdigit()
         assert facts["inputs"] == [{"name": "x", "shape": [None, 4], "element_type": "float32"}]
@@ -128,15 +137,23 @@ class TestRealServers:
         np.testing.assert_allclose(z, np.maximum(Y, 0), rtol=1e-5)
         predictor.unload()
 
-    def test_bytes_are_understood(self, kserve):
-        predictor, _ = load(kserve, options={"binary": True})
+    def test_bytes_are_understood(self, kserves):
+        predictor, _ = load(kserves[0], options={"binary": True})
         np.testing.assert_array_equal(predictor.predict([X])[0], Y)
         predictor.unload()
 
-    def test_an_unknown_model_is_refused(self, address):
-        fault = refused(lambda: load(address, options={"model": "absent"}))
-        assert fault.code == "predictor_failed"
-        assert "option model" in fault.hint
+    def test_by_grpc_numbers_are_understood_too(self, addresses):
+        predictor, _ = load(addresses[1], options={"binary": False})
+        np.testing.assert_allclose(predictor.predict([X])[0], Y, rtol=1e-5)
+        predictor.unload()
+
+    def test_the_wrong_port_is_named(self, addresses):
+        rest, spoken = addresses
+        fault = refused(lambda: load(spoken.replace("grpc:", "http:")))
+        assert (fault.code, "does not speak HTTP" in fault.message) == ("environment_missing", True)
+        assert f"kserve-v2@{spoken}" in fault.hint
+        fault = refused(lambda: load(rest.replace("http:", "grpc:")))
+        assert (fault.code, "does not speak gRPC" in fault.message) == ("environment_missing", True)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -397,7 +414,10 @@ def test_a_connection_that_was_idle_for_too_long_is_made_anew(tiny):
     predictor.unload()
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "127.0.0.1:8000", "ftp://host", "http://host:x", "", None])
+DEAD = ["http://127.0.0.1:1", "127.0.0.1:8000", "ftp://host", "http://host:x", "", None]
+
+
+@pytest.mark.parametrize("address", [*DEAD, "grpc://127.0.0.1:1", "grpc://unix:/tmp/s", "grpc://host", "grpc://"])
 def test_a_dead_address_says_so(address):
     fault = refused(lambda: load(address))
     assert fault.code == "environment_missing"
@@ -433,3 +453,199 @@ def test_the_manifests_name_is_the_models_name(tiny):
     np.testing.assert_array_equal(predictor.predict([X])[0], Y)
     predictor.unload()
     assert refused(lambda: predictor.predict([X])).code == "predictor_failed"
+
+
+class Inference:
+    """A gRPC server of the protocol whose answers a test chooses: a message, a status to refuse with, or a wait."""
+
+    def __init__(self):
+        self.answers = {
+            "ServerMetadata": inference.ServerMetadataResponse(name="tiny", version="0.1"),
+            "ModelReady": inference.ModelReadyResponse(ready=True),
+            "ModelMetadata": inference.ModelMetadataResponse(
+                platform="numpy", **{side: [{**one} for one in LAYERS[side]] for side in LAYERS}
+            ),
+            "ModelInfer": self.infer,
+        }
+        self.requests = []
+        self.server = grpc.server(ThreadPoolExecutor(2))
+        serving = {
+            name: grpc.unary_unary_rpc_method_handler(
+                lambda request, context, name=name: self.reply(name, request, context),
+                getattr(inference, f"{name}Request").FromString,
+                lambda message: message if isinstance(message, bytes) else message.SerializeToString(),
+            )
+            for name in self.answers
+        }
+        handler = grpc.method_handlers_generic_handler("inference.GRPCInferenceService", serving)
+        self.server.add_generic_rpc_handlers((handler,))
+        self.address = f"grpc://127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+
+    def reply(self, name, request, context):
+        answer = self.answers[name]
+        if isinstance(answer, grpc.StatusCode):
+            context.abort(answer, f"{name} is refused\nin two lines")
+        return answer(request) if callable(answer) else answer
+
+    def infer(self, request):
+        self.requests.append(request)
+        x = np.frombuffer(request.raw_input_contents[0], np.float32).reshape(list(request.inputs[0].shape))
+        sums = x @ WEIGHTS + BIAS
+        found = {"y": sums, "z": np.maximum(sums, 0)}
+        answer = inference.ModelInferResponse()
+        for wanted in request.outputs:
+            answer.outputs.add(name=wanted.name, datatype="FP32", shape=sums.shape)
+            answer.raw_output_contents.append(found[wanted.name].tobytes())
+        return answer
+
+
+@pytest.fixture
+def spoken():
+    made = Inference()
+    yield made
+    made.server.stop(0).wait()
+
+
+def test_by_grpc_a_batch_is_bytes_there_and_back(spoken):
+    predictor, facts = load(spoken.address, options={"model_version": 3})
+    y, z = predictor.predict([np.asfortranarray(X)])
+    np.testing.assert_array_equal(y, Y)
+    np.testing.assert_array_equal(z, np.maximum(Y, 0))
+    assert y.flags.writeable
+    assert (facts["engine"], facts["version"], facts["provider"]) == ("tiny", "0.1", "tiny: numpy")
+    (request,) = spoken.requests
+    assert (request.model_name, request.model_version) == ("linear", "3")
+    predictor.unload()
+    assert refused(lambda: predictor.predict([X])).code == "predictor_failed"
+
+
+def test_by_grpc_a_model_that_is_still_loading_is_waited_for(spoken):
+    asked = []
+
+    def ready(request):
+        asked.append(request)
+        return inference.ModelReadyResponse(ready=len(asked) > 2)
+
+    spoken.answers["ModelReady"] = ready
+    load(spoken.address)[0].unload()
+    assert len(asked) == 3
+    spoken.answers["ModelReady"] = inference.ModelReadyResponse()
+    fault = refused(lambda: load(spoken.address, options={"load_seconds": 0.3}))
+    assert "was not ready within 0.3 s" in fault.message
+
+
+def told(*outputs, raw=()):
+    return inference.ModelInferResponse(outputs=outputs, raw_output_contents=raw)
+
+
+EMPTY = {"name": "z", "datatype": "FP32", "shape": [0]}
+GARBLED = {
+    "no message": b"\xff\xff\xff",
+    "no outputs": told(),
+    "too few bytes": told({"name": "y", "datatype": "FP32", "shape": [2, 3]}, EMPTY, raw=[b"1234", b""]),
+    "bytes of one only": told(EMPTY, {"name": "y", "datatype": "FP32", "shape": [1]}, raw=[b""]),
+    "another type": told({"name": "y", "datatype": "FP64", "shape": [0]}, EMPTY),
+    "an unknown type": told({"name": "y", "datatype": "FP31", "shape": [0]}, EMPTY),
+    "elements of another type": told(
+        {"name": "y", "datatype": "FP32", "shape": [1], "contents": {"int_contents": [1]}}, EMPTY
+    ),
+    "a size below zero": told({"name": "y", "datatype": "FP32", "shape": [-1]}, EMPTY),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBLED)
+def test_by_grpc_garbage_is_a_typed_fault(spoken, garbage):
+    spoken.answers["ModelInfer"] = GARBLED[garbage]
+    predictor, _ = load(spoken.address)
+    fault = refused(lambda: predictor.predict([X]))
+    assert (fault.code, "garbage" in fault.message) == ("predictor_failed", True)
+    predictor.unload()
+
+
+@pytest.mark.parametrize("datatype, name", [("INT8", "int"), ("UINT64", "uint64"), ("BOOL", "bool"), ("FP64", "fp64")])
+def test_by_grpc_numbers_come_in_the_list_of_their_type(spoken, datatype, name):
+    spoken.answers["ModelMetadata"].outputs[0].datatype = datatype
+    spoken.answers["ModelInfer"] = told(
+        {"name": "y", "datatype": datatype, "shape": [2, 1], "contents": {f"{name}_contents": [1, 0]}}, EMPTY
+    )
+    predictor, _ = load(spoken.address)
+    y, z = predictor.predict([X])
+    assert (y.tolist(), z.shape) == ([[1], [0]], (0,))
+    predictor.unload()
+
+
+def test_by_grpc_texts_and_halves_cross(spoken):
+    spoken.answers["ModelMetadata"] = inference.ModelMetadataResponse(
+        inputs=[{"name": "t", "datatype": "BYTES", "shape": [-1]}, {"name": "h", "datatype": "FP16", "shape": [-1]}],
+        outputs=[{"name": "t", "datatype": "BYTES", "shape": [-1]}, {"name": "h", "datatype": "FP16", "shape": [-1]}],
+    )
+
+    def echo(request):
+        assert len(request.raw_input_contents) == 2
+        outputs = [{"name": one.name, "datatype": one.datatype, "shape": one.shape} for one in request.inputs]
+        return told(*outputs, raw=request.raw_input_contents)
+
+    spoken.answers["ModelInfer"] = echo
+    predictor, _ = load(spoken.address, options={"binary": False})
+    texts, halves = np.array(["one", "zwei"], object), np.float16([1.5, 2])
+    t, h = predictor.predict([texts, halves])
+    assert (t.tolist(), h.tolist(), h.dtype) == (["one", "zwei"], [1.5, 2], np.float16)
+    predictor.unload()
+
+
+@pytest.mark.parametrize("call", ["ServerMetadata", "ModelReady", "ModelMetadata", "ModelInfer"])
+@pytest.mark.parametrize("status", [grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL])
+def test_by_grpc_what_the_server_says_is_told(spoken, call, status):
+    spoken.answers[call] = status
+
+    def ask():
+        predictor, _ = load(spoken.address)
+        try:
+            predictor.predict([X])
+        finally:
+            predictor.unload()
+
+    fault = refused(ask)
+    assert (fault.code, fault.fields["status"]) == ("predictor_failed", status.name)
+    assert call in fault.message
+    if status is not grpc.StatusCode.UNIMPLEMENTED:
+        assert fault.message.endswith(f"{call} is refused")
+    if call in ("ModelReady", "ModelMetadata") and status is grpc.StatusCode.NOT_FOUND:
+        assert "option model" in fault.hint
+
+
+def test_by_grpc_a_server_that_hangs_is_given_up(spoken):
+    release = threading.Event()
+    spoken.answers["ModelInfer"] = lambda _: release.wait(60) and told()
+    predictor, _ = load(spoken.address, options={"predict_seconds": 0.5})
+    fault = refused(lambda: predictor.predict([X]))
+    release.set()
+    assert "within 0.5 s" in fault.message
+    predictor.unload()
+
+
+def test_by_grpc_a_server_that_ends_is_a_fault(spoken):
+    predictor, _ = load(spoken.address)
+    spoken.server.stop(0).wait()
+    fault = refused(lambda: predictor.predict([X]))
+    assert (fault.code, "ended or broke off" in fault.message) == ("predictor_failed", True)
+    predictor.unload()
+
+
+def test_by_grpc_a_model_of_the_server_is_evaluated(lab, spoken):
+    def means(request):
+        given = np.frombuffer(request.raw_input_contents[0], np.float32).reshape(list(request.inputs[0].shape))
+        scores = given.mean((2, 3)) * 10
+        return told({"name": "scores", "datatype": "FP32", "shape": scores.shape}, raw=[scores.tobytes()])
+
+    spoken.answers["ModelMetadata"] = inference.ModelMetadataResponse(
+        inputs=[{"name": "image", "datatype": "FP32", "shape": [-1, 3, 8, 8]}],
+        outputs=[{"name": "scores", "datatype": "FP32", "shape": [-1, 3]}],
+    )
+    spoken.answers["ModelInfer"] = means
+    model = lab.model("linear", framework={"name": "kserve-v2"}, source=None)
+    record = lab.evaluate(model, dataset=lab.photos(), framework=f"kserve-v2@{spoken.address}")
+    assert record.failure is None, record.failure
+    assert record.accuracy.top1.value == pytest.approx(5 / 6)
+    assert (record.software.framework, record.software.framework_version) == ("kserve-v2", "tiny 0.1")

@@ -1,21 +1,25 @@
 """Turns arrays into the inputs of an Open Inference Protocol request, and the outputs of its answer into arrays.
 
-Tensors are lists of numbers in the JSON text, or, where the server has the binary tensor extension, bytes behind it.
+By REST, tensors are lists of numbers in the JSON text, or, where the server has the binary tensor extension, bytes
+behind it. By gRPC they are lists or bytes too; only what holds them differs.
 """
 
 # ruff: noqa: B905 - zip(strict=) is younger than Python 3.6
 
 import json
 import struct
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 __all__ = [
     "DATATYPES",
     "Garbage",
     "datatype_of",
     "decode_answer",
+    "decode_outputs",
     "element_type_of",
     "encode_request",
+    "plain_values",
+    "raw_bytes",
     "whole_numbers",
 ]
 
@@ -72,11 +76,11 @@ def encode_request(
     for name, array in zip(names, arrays):
         described: Dict[str, Any] = {"name": name, "shape": list(array.shape), "datatype": datatype_of(array)}
         if is_binary:
-            content = _pack(array) if described["datatype"] == "BYTES" else array.tobytes()
+            content = raw_bytes(array)
             described["parameters"] = {"binary_data_size": len(content)}
             tail.append(content)
         else:
-            described["data"] = _plain(array)
+            described["data"] = plain_values(array)
         inputs.append(described)
     wanted: List[Dict[str, Any]] = [{"name": name} for name in outputs]
     if is_binary:
@@ -86,13 +90,15 @@ def encode_request(
     return [text] + tail, len(text) if is_binary else None
 
 
-def _plain(array: Any) -> List[Any]:
+def plain_values(array: Any) -> List[Any]:
     if array.dtype.kind in "OUS":
         return [value.decode() if isinstance(value, bytes) else str(value) for value in array.ravel()]
     return array.ravel().tolist()  # type: ignore[no-any-return]
 
 
-def _pack(array: Any) -> bytes:
+def raw_bytes(array: Any) -> bytes:
+    if array.dtype.kind not in "OUS":
+        return array.tobytes()  # type: ignore[no-any-return]
     parts: List[bytes] = []
     for value in array.ravel():
         text = value if isinstance(value, bytes) else str(value).encode()
@@ -105,22 +111,28 @@ def decode_answer(body: bytes, json_size: Optional[int], facts: Sequence[Dict[st
     size = len(body) if json_size is None else json_size
     if not 0 <= size <= len(body):
         raise Garbage(f"the answer has {len(body)} bytes, but its header says {size}")
+    return decode_outputs(_outputs(body, size), facts)
+
+
+def decode_outputs(outputs: Iterable[Tuple[Dict[str, Any], Any]], facts: Sequence[Dict[str, Any]]) -> List[Any]:
+    """The same from what was told of each output, and its bytes (None: its elements are `data`). Raises Garbage."""
     try:
-        outputs = json.loads(body[:size].decode())["outputs"]
-        found: Dict[str, Any] = {}
-        position = size
-        for output in outputs:
-            length = (output.get("parameters") or {}).get("binary_data_size")
-            content = None
-            if length is not None:
-                content = body[position : position + length]
-                position += length
-            found[output["name"]] = _array(output, content)
+        found = {output["name"]: _array(output, content) for output, content in outputs}
     except Garbage:
         raise
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise Garbage(f"{type(error).__name__}: {error}") from error
     return [_checked(found, fact) for fact in facts]
+
+
+def _outputs(body: bytes, position: int) -> Iterator[Tuple[Dict[str, Any], Optional[bytes]]]:
+    for output in json.loads(body[:position].decode())["outputs"]:
+        length = (output.get("parameters") or {}).get("binary_data_size")
+        if length is None:
+            yield output, None
+            continue
+        yield output, body[position : position + length]
+        position += length
 
 
 def _array(output: Dict[str, Any], content: Optional[bytes]) -> Any:

@@ -11,6 +11,7 @@ the provider too. A program with a clock of its own gives the predictor the abil
 
 from typing import Any, ClassVar, Dict, List, Tuple
 
+from mlmodelscope.predictors.overgrpc import as_fault, calling
 from mlmodelscope.predictors.port import (
     PredictorFault,
     check_threads,
@@ -44,16 +45,16 @@ class Predictor(object):
         theirs = {key: own.pop(key) for key in list(own) if key not in _OWN}
         address, uploads, folder = _address(own), _flag(own, "upload"), _folder(own)
         patience = {name: _seconds(own, name, default) for name, default in _PATIENCE}
-        rpc = _rpc()
+        rpc = calling(self.name)
         try:
             client = rpc.Client(address, folder=folder, **patience)
         except rpc.RpcFault as fault:
-            raise _fault(fault) from fault
+            raise as_fault(fault) from fault
         try:
             facts: Dict[str, Any] = client.load(model, theirs, uploads=uploads)
         except rpc.RpcFault as fault:
             client.close()
-            raise _fault(fault) from fault
+            raise as_fault(fault) from fault
         self._client, self._rpc, self._inputs = client, rpc, facts["inputs"]
         if client.is_simulated:
             # the ability belongs to the program, not to this class: whoever asks the object after load sees it
@@ -68,7 +69,7 @@ class Predictor(object):
         try:
             return self._client.predict(inputs)  # type: ignore[no-any-return]
         except rpc.RpcFault as fault:
-            raise _fault(fault) from fault
+            raise as_fault(fault) from fault
         except (AttributeError, rpc.GarbledTensor) as error:
             raise misfit(self._inputs, inputs) or PredictorFault(
                 "shape_mismatch", str(error), expected=[fact["element_type"] for fact in self._inputs], got=str(error)
@@ -79,29 +80,6 @@ class Predictor(object):
         self.__dict__.pop("now_ns", None)
         if client is not None:
             client.close()
-
-
-def _rpc() -> Any:
-    """What the calls need, imported when it is needed: listing frameworks must not load gRPC."""
-    try:
-        import grpc  # noqa: F401
-        from google.protobuf import message_factory  # noqa: F401
-    except ImportError as error:
-        raise PredictorFault(
-            "environment_missing",
-            f"remote predictors need gRPC, which is not installed: {error}",
-            hint="pip install 'mlmodelscope[rpc]'",
-            framework="remote",
-        ) from error
-    from mlmodelscope.rpc import calling
-
-    return calling
-
-
-def _fault(fault: Any) -> PredictorFault:
-    made = PredictorFault(fault.code, fault.message, hint=fault.hint)
-    made.fields = fault.fields
-    return made
 
 
 def _address(options: Dict[str, Any]) -> str:

@@ -26,7 +26,8 @@ OPTIONS = (
 _LONGEST_SOCKET_PATH = 107
 _CONNECT_SECONDS = 5.0
 _HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})")
-HINT = "start it there first, for example: mlmodelscope predictor serve NAME --address {}"
+_NOBODY = "start it there first, for example: mlmodelscope predictor serve NAME --address {}"
+_NO_PREDICTOR = "it must serve mlmodelscope.predictor.v1.Predictor: docs/reference/predictor-rpc.md"
 
 
 def parse_address(text: str) -> tuple[str, int | None]:
@@ -44,7 +45,9 @@ def parse_address(text: str) -> tuple[str, int | None]:
     return match["host"].strip("[]"), int(match["port"])
 
 
-def open_channel(address: str, connect_seconds: float = _CONNECT_SECONDS) -> Any:
+def open_channel(
+    address: str, connect_seconds: float = _CONNECT_SECONDS, *, who: str = "predictor", hint: str = _NOBODY
+) -> Any:
     """A channel to an address at which somebody listens."""
     try:
         parse_address(address)
@@ -56,8 +59,8 @@ def open_channel(address: str, connect_seconds: float = _CONNECT_SECONDS) -> Any
     if reason is not None:
         raise RpcFault(
             "environment_missing",
-            f"no predictor listens at {address}: {reason}",
-            hint=HINT.format(address),
+            f"no {who} listens at {address}: {reason}",
+            hint=hint.format(address),
             address=address,
         )
     path, port = parse_address(address)
@@ -79,7 +82,15 @@ def is_answered(address: str, seconds: float = _CONNECT_SECONDS) -> str | None:
     return None
 
 
-def refusal(error: grpc.RpcError, address: str, call: str, seconds: float) -> RpcFault:
+def refusal(
+    error: grpc.RpcError,
+    address: str,
+    call: str,
+    seconds: float,
+    *,
+    who: str = "predictor",
+    unimplemented: str = _NO_PREDICTOR,
+) -> RpcFault:
     """What a call that ended without an answer means."""
     status = error.code()
     details = (error.details() or "").strip().partition("\n")[0]
@@ -88,14 +99,18 @@ def refusal(error: grpc.RpcError, address: str, call: str, seconds: float) -> Rp
         limit = "load_seconds" if call == "ModelLoad" else "predict_seconds"
         return RpcFault(
             "predictor_failed",
-            f"the predictor at {address} did not answer {call} within {seconds:g} s",
+            f"the {who} at {address} did not answer {call} within {seconds:g} s",
             hint=f"option {limit} allows more",
             **facts,
+        )
+    if status is grpc.StatusCode.UNAVAILABLE and "parsing HTTP/2" in details:
+        return RpcFault(
+            "environment_missing", f"what answers at {address} does not speak gRPC", hint=unimplemented, **facts
         )
     if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return RpcFault(
             "predictor_failed",
-            f"the predictor at {address} ended or broke off during {call}: {details}",
+            f"the {who} at {address} ended or broke off during {call}: {details}",
             hint="its own log may say why; start it again",
             **facts,
         )
@@ -103,7 +118,7 @@ def refusal(error: grpc.RpcError, address: str, call: str, seconds: float) -> Rp
         return RpcFault(
             "predictor_failed",
             f"the program at {address} does not serve {call}",
-            hint="it must serve mlmodelscope.predictor.v1.Predictor: docs/reference/predictor-rpc.md",
+            hint=unimplemented,
             **facts,
         )
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
@@ -114,5 +129,5 @@ def refusal(error: grpc.RpcError, address: str, call: str, seconds: float) -> Rp
             **facts,
         )
     if "deserializ" in details:
-        return RpcFault("predictor_failed", f"the predictor at {address} answered {call} with garbage", **facts)
-    return RpcFault("predictor_failed", f"the predictor at {address} failed in {call}: {details}", **facts)
+        return RpcFault("predictor_failed", f"the {who} at {address} answered {call} with garbage", **facts)
+    return RpcFault("predictor_failed", f"the {who} at {address} failed in {call}: {details}", **facts)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from mlmodelscope.predictors.kserve import _has_binary, _layers
+from mlmodelscope.predictors.kserve import _layers
+from mlmodelscope.predictors.kserverest import RestServer
 from mlmodelscope.predictors.kservewire import Garbage, datatype_of, decode_answer, encode_request, whole_numbers
 from mlmodelscope.predictors.port import PredictorFault
 
@@ -96,7 +97,7 @@ def test_a_layer_of_any_size():
     ],
 )
 def test_extensions_are_a_list_of_names(extensions, has):
-    assert _has_binary({"extensions": extensions}) is has
+    assert RestServer("http://host", "m", None, 1).has_binary({"extensions": extensions}) is has
 
 
 @given(outputs=st.one_of(JSON, st.lists(st.one_of(OUTPUT, JSON), max_size=2)), tail=st.binary(max_size=8))
