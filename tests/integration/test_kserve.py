@@ -170,7 +170,7 @@ class Handler(BaseHTTPRequestHandler):
         }
         if self.path.endswith("/ready") and self.server.pending:
             self.server.pending -= 1
-            self.reply(503, b"{}")
+            self.reply(self.server.pending_status, b"{}")
         elif self.path in found:
             self.reply(200, json.dumps(found[self.path]).encode())
         else:
@@ -221,7 +221,7 @@ class Handler(BaseHTTPRequestHandler):
 def tiny():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.extensions, server.layers, server.answer, server.pending, server.requests = [], LAYERS, None, 0, []
-    server.daemon_threads = True
+    server.pending_status, server.daemon_threads = 503, True
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     server.address = f"http://127.0.0.1:{server.server_port}"
@@ -249,6 +249,23 @@ def test_a_model_that_is_still_loading_is_waited_for(tiny):
     assert tiny.pending == 0
     tiny.pending = 1000
     assert "503" in refused(lambda: load(tiny.address, options={"load_seconds": 0.3})).message
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 405, 500])
+def test_a_refusal_is_not_waited_out(tiny, status):
+    tiny.pending, tiny.pending_status = 1000, status
+    assert f"status {status}" in refused(lambda: load(tiny.address, options={"load_seconds": 60})).message
+    assert tiny.pending == 999
+
+
+@pytest.mark.parametrize(("binary", "text"), [(True, "a\ud800"), (False, "a\ud800"), (False, b"\xff")])
+@pytest.mark.parametrize("way", ["rest", "grpc"])
+def test_texts_that_cannot_be_sent_are_refused(tiny, spoken, way, binary, text):
+    layers = {side: [{"name": "t", "datatype": "BYTES", "shape": [-1]}] for side in LAYERS}
+    tiny.layers, spoken.answers["ModelMetadata"] = layers, inference.ModelMetadataResponse(**layers)
+    predictor, _ = load(tiny.address if way == "rest" else spoken.address, options={"binary": binary})
+    assert refused(lambda: predictor.predict([np.array([text], object)])).code == "shape_mismatch"
+    predictor.unload()
 
 
 @pytest.mark.parametrize(
@@ -415,9 +432,11 @@ def test_a_connection_that_was_idle_for_too_long_is_made_anew(tiny):
 
 
 DEAD = ["http://127.0.0.1:1", "127.0.0.1:8000", "ftp://host", "http://host:x", "", None]
+DEAD += ["http://a..b:8000", f"http://{'a' * 64}:80", "http://127.0.0.1/ä", "http://127.0.0.1/a b"]
+DEAD_BY_GRPC = ["grpc://127.0.0.1:1", "grpc://unix:/tmp/s", "grpc://host", "grpc://", "grpc://a..b:80"]
 
 
-@pytest.mark.parametrize("address", [*DEAD, "grpc://127.0.0.1:1", "grpc://unix:/tmp/s", "grpc://host", "grpc://"])
+@pytest.mark.parametrize("address", [*DEAD, *DEAD_BY_GRPC])
 def test_a_dead_address_says_so(address):
     fault = refused(lambda: load(address))
     assert fault.code == "environment_missing"
@@ -613,6 +632,15 @@ def test_by_grpc_what_the_server_says_is_told(spoken, call, status):
         assert fault.message.endswith(f"{call} is refused")
     if call in ("ModelReady", "ModelMetadata") and status is grpc.StatusCode.NOT_FOUND:
         assert "option model" in fault.hint
+
+
+@pytest.mark.parametrize("status", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED])
+def test_by_grpc_a_server_that_is_busy_has_not_ended(spoken, status):
+    spoken.answers["ModelInfer"] = status
+    predictor, _ = load(spoken.address)
+    fault = refused(lambda: predictor.predict([X]))
+    assert "failed in ModelInfer: ModelInfer is refused" in fault.message
+    predictor.unload()
 
 
 def test_by_grpc_a_server_that_hangs_is_given_up(spoken):

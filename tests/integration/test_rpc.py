@@ -310,7 +310,9 @@ def test_what_a_predictor_raises_crosses_without_a_traceback(listening):
     predictor.unload()
 
 
-@pytest.mark.parametrize("address", ["unix:/nowhere/at/all.sock", "127.0.0.1:1", "nonsense", "host:99999", "unix:"])
+@pytest.mark.parametrize(
+    "address", ["unix:/nowhere/at/all.sock", "127.0.0.1:1", "nonsense", "host:99999", "unix:", "a..b:80"]
+)
 def test_a_dead_address_says_so(address):
     fault = refused(lambda: load(address))
     assert fault.code == "environment_missing"

@@ -97,6 +97,10 @@ class Predictor(object):
             raise fault
         try:
             return server.infer(self._names, inputs, self._outputs, self._is_binary)  # type: ignore[no-any-return]
+        except UnicodeError as error:
+            raise PredictorFault(
+                "shape_mismatch", f"a text cannot be sent: {error}", expected="UTF-8", got=str(error)
+            ) from error
         except Garbage as error:
             raise PredictorFault(
                 "predictor_failed", f"{server.address} answered with garbage: {error}", address=server.address

@@ -13,6 +13,8 @@ __all__ = ["MODEL_HINT", "POLL_SECONDS", "RestServer"]
 
 MODEL_HINT = "option model is the model's name on the server"
 POLL_SECONDS = 0.25
+# not yet: the server or a gateway before it says that it may be another answer later
+_NOT_YET = (425, 429, 502, 503, 504)
 _HEADER = "Inference-Header-Content-Length"
 
 
@@ -24,6 +26,9 @@ class RestServer(object):
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("the address of a REST server is http://HOST:PORT")
+        parts.hostname.encode("idna")
+        if not all(" " < letter <= "~" for letter in parts.path):
+            raise ValueError("a path has letters of ASCII only, others as %XX")
         self.address = address
         self.model = _model_path(model, version)
         self._prefix = parts.path.rstrip("/")
@@ -81,8 +86,7 @@ class RestServer(object):
             status, body = self._send("GET", self.model + "/ready", [], {})
             if status.status == 200:
                 return
-            # "no such model" is said by some servers with 404, and by others with 400 and a sentence
-            if status.status in (400, 404) or time.monotonic() >= deadline:
+            if status.status not in _NOT_YET or time.monotonic() >= deadline:
                 raise self._refused(self.model, status.status, body)
             time.sleep(POLL_SECONDS)
 

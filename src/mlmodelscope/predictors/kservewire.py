@@ -92,7 +92,8 @@ def encode_request(
 
 def plain_values(array: Any) -> List[Any]:
     if array.dtype.kind in "OUS":
-        return [value.decode() if isinstance(value, bytes) else str(value) for value in array.ravel()]
+        # JSON would carry half a character, and no server could make anything of it
+        return [(value if isinstance(value, bytes) else str(value).encode()).decode() for value in array.ravel()]
     return array.ravel().tolist()  # type: ignore[no-any-return]
 
 
@@ -142,25 +143,34 @@ def _array(output: Dict[str, Any], content: Optional[bytes]) -> Any:
     if name not in DATATYPES or any(size < 0 for size in shape):
         raise Garbage(f"output {output['name']!r} has datatype {output['datatype']!r} and shape {shape}")
     if name == "string":
-        values = output["data"] if content is None else _unpack(content)
-        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise Garbage(f"output {output['name']!r} is of texts, but holds something else")
+        values = _texts(output["data"] if content is None else _unpack(content))
         array = np.empty(len(values), dtype=object)
         array[:] = values
         return array.reshape(shape)
-    if content is None:
-        return np.array(output["data"], dtype=name).reshape(shape)
-    return np.frombuffer(content, name).reshape(shape).copy()
+    if content is not None:
+        return np.frombuffer(content, name).reshape(shape).copy()
+    told = np.array(output["data"])
+    array = np.array(output["data"], dtype=name)
+    # numpy makes 1 of 1.7 and of "1" without a word
+    if told.dtype.kind in "SU" or (array.dtype.kind in "biu" and not np.array_equal(array, told)):
+        raise Garbage(f"output {output['name']!r} is {name}, but holds other elements")
+    return array.reshape(shape)
 
 
-def _unpack(content: bytes) -> List[str]:
-    found: List[str] = []
+def _texts(values: Any) -> List[str]:
+    if not isinstance(values, list) or not all(isinstance(value, (bytes, str)) for value in values):
+        raise Garbage("an output is of texts, but holds something else")
+    return [value.decode() if isinstance(value, bytes) else value for value in values]
+
+
+def _unpack(content: bytes) -> List[bytes]:
+    found: List[bytes] = []
     position = 0
     while position < len(content):
         end = position + 4 + struct.unpack("<I", content[position : position + 4].ljust(4, b"\xff"))[0]
         if end > len(content):
             raise Garbage("a string is cut short")
-        found.append(content[position + 4 : end].decode())
+        found.append(content[position + 4 : end])
         position = end
     return found
 

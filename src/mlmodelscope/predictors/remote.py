@@ -52,9 +52,11 @@ class Predictor(object):
             raise as_fault(fault) from fault
         try:
             facts: Dict[str, Any] = client.load(model, theirs, uploads=uploads)
-        except rpc.RpcFault as fault:
+        except BaseException as error:
             client.close()
-            raise as_fault(fault) from fault
+            if isinstance(error, rpc.RpcFault):
+                raise as_fault(error) from error
+            raise
         self._client, self._rpc, self._inputs = client, rpc, facts["inputs"]
         if client.is_simulated:
             # the ability belongs to the program, not to this class: whoever asks the object after load sees it

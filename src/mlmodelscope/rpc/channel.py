@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from typing import Any
 
 import grpc
@@ -25,6 +26,7 @@ OPTIONS = (
 )
 _LONGEST_SOCKET_PATH = 107
 _CONNECT_SECONDS = 5.0
+_PROBES, _PROBE_SECONDS = 3, 0.1
 _HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})")
 _NOBODY = "start it there first, for example: mlmodelscope predictor serve NAME --address {}"
 _NO_PREDICTOR = "it must serve mlmodelscope.predictor.v1.Predictor: docs/reference/predictor-rpc.md"
@@ -77,9 +79,20 @@ def is_answered(address: str, seconds: float = _CONNECT_SECONDS) -> str | None:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(seconds)
             probe.connect(host)
+    except UnicodeError:  # an empty label, or one of more than 63 letters
+        return "this cannot be the name of a host"
     except OSError as error:
         return (error.strerror or str(error) or type(error).__name__).lower()
     return None
+
+
+def _has_ended(address: str) -> bool:
+    """A program that dies closes its connections one after the other, and the one that listens not always first."""
+    for _ in range(_PROBES):
+        if is_answered(address) is not None:
+            return True
+        time.sleep(_PROBE_SECONDS)
+    return False
 
 
 def refusal(
@@ -107,7 +120,8 @@ def refusal(
         return RpcFault(
             "environment_missing", f"what answers at {address} does not speak gRPC", hint=unimplemented, **facts
         )
-    if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+    # a program that lives may say so too: of a queue that is full, for example
+    if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED) and _has_ended(address):
         return RpcFault(
             "predictor_failed",
             f"the {who} at {address} ended or broke off during {call}: {details}",
@@ -121,11 +135,11 @@ def refusal(
             hint=unimplemented,
             **facts,
         )
-    if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
+    if status is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
         return RpcFault(
             "predictor_failed",
             f"{call} at {address}: a message is too large: {details}",
-            hint="raise the program's limit of message size, or use a smaller batch size",
+            hint=f"use a smaller batch size, or raise the program's limit of message size (ours is {MESSAGE_BYTES})",
             **facts,
         )
     if "deserializ" in details:

@@ -45,7 +45,7 @@ def from_message(fault: Fault, origin: str) -> RpcFault:
     made = RpcFault(code, fault.message or f"{origin} failed and did not say why", hint=fault.hint or None)
     try:
         fields = json.loads(fault.fields_json) if fault.fields_json else {}
-    except ValueError:
+    except (RecursionError, ValueError):
         fields = {}
     made.fields = fields if isinstance(fields, dict) else {}
     return made

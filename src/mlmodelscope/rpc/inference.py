@@ -105,10 +105,5 @@ def _outputs(answer: messages.ModelInferResponse) -> Iterator[tuple[dict[str, An
             # fewer than outputs: the missing ones are empty, which fits nothing that has elements
             yield told, raw[place] if place < len(raw) else b""
             continue
-        elements = getattr(tensor.contents, _CONTENTS.get(tensor.datatype, "bytes_contents"))
-        told["data"] = [_text(value) if isinstance(value, bytes) else value for value in elements]
+        told["data"] = list(getattr(tensor.contents, _CONTENTS.get(tensor.datatype, "bytes_contents")))
         yield told, None
-
-
-def _text(value: bytes) -> str:
-    return value.decode(errors="replace")

@@ -220,7 +220,7 @@ def _uploaded_name(request: messages.OpenRequest, kind: str) -> str:
 def _model(request: messages.OpenRequest, folder: Path | None) -> dict[str, Any]:
     try:
         options = json.loads(request.options_json) if request.options_json else {}
-    except ValueError:
+    except (RecursionError, ValueError):
         raise RpcFault("predictor_failed", "options_json is no JSON", got=request.options_json) from None
     paths = {kind: getattr(request, f"{kind}_path") or None for kind in ("graph", "weights")}
     for kind, path in paths.items():

@@ -56,7 +56,7 @@ def read_array(name: str, shape: Sequence[int], content: Any, offset: int = 0, s
 def _dtype(name: str) -> np.dtype[Any]:
     try:
         dtype = np.dtype(name)
-    except TypeError:
+    except (SyntaxError, TypeError, ValueError):  # numpy reads a small language of its own here
         raise GarbledTensor(f"there is no element type {name!r}") from None
     if dtype.kind not in _KINDS + "V" or dtype.name != name:
         raise GarbledTensor(f"there is no element type {name!r}")
@@ -66,7 +66,10 @@ def _dtype(name: str) -> np.dtype[Any]:
 def pack_strings(array: NDArray[Any]) -> bytes:
     parts: list[bytes] = []
     for value in array.ravel():
-        text = value if isinstance(value, bytes) else str(value).encode()
+        try:
+            text = value if isinstance(value, bytes) else str(value).encode()
+        except UnicodeEncodeError:
+            raise GarbledTensor(f"{value!r} is no text that can be sent") from None
         parts += (struct.pack("<I", len(text)), text)
     return b"".join(parts)
 

@@ -10,7 +10,15 @@ from hypothesis import given, strategies as st
 
 from mlmodelscope.predictors.kserve import _layers
 from mlmodelscope.predictors.kserverest import RestServer
-from mlmodelscope.predictors.kservewire import Garbage, datatype_of, decode_answer, encode_request, whole_numbers
+from mlmodelscope.predictors.kservewire import (
+    Garbage,
+    datatype_of,
+    decode_answer,
+    decode_outputs,
+    element_type_of,
+    encode_request,
+    whole_numbers,
+)
 from mlmodelscope.predictors.port import PredictorFault
 
 KEYS = ["inputs", "outputs", "name", "shape", "datatype", "data", "parameters", "binary_data_size"]
@@ -163,3 +171,26 @@ def test_what_is_sent_can_be_read_back(array, is_binary):
         text + b"".join(parts[1:]), len(text) if size else None, [{**FACTS[0], "element_type": kind}]
     )
     np.testing.assert_array_equal(back, array)
+
+
+@pytest.mark.parametrize(
+    ("datatype", "data"),
+    [("INT64", [1.7, 2.0]), ("INT8", ["1", "2"]), ("FP32", ["1.5", "2"]), ("BOOL", [2, 0]), ("UINT8", [None, 1])],
+)
+def test_elements_of_another_type_are_garbage(datatype, data):
+    output = {"name": "y", "datatype": datatype, "shape": [2], "data": data}
+    with pytest.raises(Garbage):
+        decode_outputs([(output, None)], [{"name": "y", "element_type": element_type_of(datatype)}])
+
+
+def test_whole_numbers_may_be_written_as_others():
+    output = {"name": "y", "datatype": "INT64", "shape": [2], "data": [1.0, 2]}
+    (array,) = decode_outputs([(output, None)], [{"name": "y", "element_type": "int64"}])
+    assert (array.tolist(), array.dtype) == ([1, 2], np.int64)
+
+
+@pytest.mark.parametrize("content", [None, b"\x01\x00\x00\x00\xff"])
+def test_texts_that_are_not_utf_8_are_garbage(content):
+    output = {"name": "y", "datatype": "BYTES", "shape": [1], "data": [b"\xff"]}
+    with pytest.raises(Garbage):
+        decode_outputs([(output, content)], [{"name": "y", "element_type": "string"}])

@@ -202,6 +202,12 @@ def test_broken_options_are_refused():
     assert "options_json" in handle.fault.message
 
 
+@pytest.mark.parametrize("fields", ["{", "[1]", "[" * 100_000])
+def test_a_fault_whose_fields_are_garbage_is_told_without_them(fields):
+    told = from_message(messages.Fault(code="model_format", message="no", fields_json=fields), "the program")
+    assert (told.code, told.message, told.fields) == ("model_format", "no", {})
+
+
 def test_a_fault_comes_back_with_all_that_it_says():
     fault = PredictorFault("shape_mismatch", "no", hint="do", expected=[None, 3], got=[1])
     back = from_message(to_message(fault), "somewhere")

@@ -40,7 +40,7 @@ def test_what_has_no_name_cannot_be_sent(array):
         element_type(array)
 
 
-@pytest.mark.parametrize("name", ["object", "float31", "f4", "datetime64", "", "U"])
+@pytest.mark.parametrize("name", ["object", "float31", "f4", "datetime64", "", "U", "(1,2", "2147483648V1", "f4,,"])
 def test_a_type_that_is_none_is_refused(name):
     with pytest.raises(GarbledTensor, match="no element type"):
         read_array(name, [1], bytes(8))
@@ -49,3 +49,8 @@ def test_a_type_that_is_none_is_refused(name):
 def test_a_part_of_a_buffer_is_read():
     content = bytes(8) + np.float32([1, 2]).tobytes() + bytes(8)
     assert read_array("float32", [2], content, 8, 8).tolist() == [1, 2]
+
+
+def test_half_a_character_cannot_be_sent():
+    with pytest.raises(GarbledTensor, match="no text that can be sent"):
+        write_bytes(np.array(["a\ud800"], object))
