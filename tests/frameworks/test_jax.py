@@ -75,6 +75,21 @@ with open(sys.argv[1], "wb") as file:
     given = {"x": jax.ShapeDtypeStruct((batch, 2), jnp.bfloat16)}
     file.write(jax.export.export(jax.jit(function))(given).serialize())
 """
+# sorted as paths of keys and sorted as names with dots, these weights have two orders
+WEIGHTED = """
+import sys
+import jax, numpy as np
+
+weights = {"conv": {"w": np.full(2, 1, "float32")}, "conv-bn": {"w": np.full(2, 2, "float32")}}
+
+def function(weights, x):
+    return x * weights["conv"]["w"] + 100 * weights["conv-bn"]["w"]
+
+with open(sys.argv[1], "wb") as file:
+    given = jax.ShapeDtypeStruct((1, 2), "float32")
+    file.write(jax.export.export(jax.jit(function))(weights, given).serialize())
+np.savez(sys.argv[1] + ".npz", **{name + ".w": weights[name]["w"] for name in weights})
+"""
 # takes batches of two or more, and 1 is what a load tries
 UNEVEN = """
 import sys
@@ -129,6 +144,17 @@ def test_a_profile_names_the_operations_of_the_program(predictor, tmp_path):
     assert all(layer["outputs"] for layer in layers)
 
 
+def test_a_profile_has_the_shapes_of_the_program_that_ran(predictor, tmp_path):
+    predictor.load(exported_model("jax", "linear"))
+    batches = [2, 3, 2]
+    predictor.start_profile(str(tmp_path))
+    for batch in batches:
+        predictor.predict([np.ones((batch, 4), np.float32)])
+    calls = predictor.stop_profile()
+    found = [{layer["outputs"][0]["shape"][0] for layer in layers if layer["operator"] == "dot"} for layers in calls]
+    assert found == [{batch} for batch in batches]
+
+
 def write_with_jax(script, path):
     built = environment_of("jax", "0.10.2")
     command = [built.python, "-I", "-c", script, str(path)]
@@ -156,6 +182,13 @@ def test_a_file_that_cannot_be_compiled_is_refused_with_or_without_options(predi
     for options in ({}, None):
         fault = fault_of(lambda options=options: predictor.load({"graph_path": str(path), "options": options}))
         assert (fault.code, fault.fields["path"]) == ("model_format", str(path))
+
+
+def test_every_weight_goes_where_its_name_says(predictor, tmp_path):
+    path = tmp_path / "weighted.jax"
+    write_with_jax(WEIGHTED, path)
+    predictor.load({"graph_path": str(path), "weights_path": f"{path}.npz"})
+    assert predictor.predict([np.ones((1, 2), np.float32)])[0].tolist() == [[201, 201]]
 
 
 def test_a_callable_must_say_what_it_takes(predictor, tmp_path):

@@ -73,6 +73,26 @@ def test_layers_are_profiled_as_executed_with_the_models_nodes_behind(predictor,
     assert layers[0]["outputs"] == [{"element_type": "float32", "shape": [2, 8, 16, 16]}]
 
 
+def test_a_profile_tells_the_types_that_layers_give(predictor, tmp_path):
+    model = exported_model("mxnet", "linear", outputs=[{"layer_name": 0}])
+    graph = json.loads(Path(model["graph_path"]).read_text())
+    nodes = [
+        *graph["nodes"],
+        {"op": "Cast", "name": "half", "attrs": {"dtype": "float16"}, "inputs": [[4, 0, 0]]},
+        {"op": "Activation", "name": "positive", "attrs": {"act_type": "relu"}, "inputs": [[5, 0, 0]]},
+        {"op": "Cast", "name": "whole", "attrs": {"dtype": "int8"}, "inputs": [[6, 0, 0]]},
+    ]
+    graph.update(nodes=nodes, heads=[[7, 0, 0]], node_row_ptr=list(range(9)))
+    path = tmp_path / "cast-symbol.json"
+    path.write_text(json.dumps(graph))
+    predictor.load({**model, "graph_path": str(path)})
+    predictor.start_profile(str(tmp_path))
+    predictor.predict([X])
+    (layers,) = predictor.stop_profile()
+    found = {layer["name"]: layer["outputs"][0]["element_type"] for layer in layers}
+    assert (found["half"], found["positive"], found["whole"]) == ("float16", "float16", "int8")
+
+
 def test_labels_of_a_loss_need_not_be_given(predictor, tmp_path):
     model = exported_model("mxnet", "linear", outputs=[{"layer_name": 0}])
     graph = json.loads(Path(model["graph_path"]).read_text())

@@ -35,6 +35,12 @@ sizes = {0: torch.export.Dim("batch", min=2, max=64) * 2}
 program = torch.export.export(Model(), (torch.zeros(6, 4),), dynamic_shapes=(sizes,))
 torch.export.save(program, os.path.join(folder, "good.pt2"))
 torch.save((({"a\\"": torch.zeros(6, 4)},), {}), os.path.join(folder, "odd_inputs"))
+
+class Harmful:
+    def __reduce__(self):
+        return os.mkdir, (os.path.join(folder, "harm"),)
+
+torch.save(Harmful(), os.path.join(folder, "harmful"))
 """
 
 
@@ -52,6 +58,14 @@ def folder(tmp_path_factory):
     done = subprocess.run(command, env=variables_of("pytorch", built), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return made
+
+
+@pytest.fixture
+def harm_of_pickles(folder):
+    """What must not come to be, and what a pickle here would make."""
+    path = folder / "harm"
+    yield path
+    assert not path.exists()
 
 
 @pytest.fixture
@@ -157,6 +171,57 @@ def test_a_compiled_library_is_refused(predictor, folder, tmp_path):
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("good/data/aotinductor/model/model.so", b"\x7fELF")
     assert "compiled library" in refusal_of(predictor, path).message
+
+
+def repacked(folder: Path, path: Path, change, root="good") -> Path:
+    """A copy of the good file with its members, by PyTorch's names for them, changed."""
+    with zipfile.ZipFile(folder / "good.pt2") as good:
+        members = {name.partition("/")[2]: good.read(name) for name in good.namelist()}
+    change(members)
+    with zipfile.ZipFile(path, "w") as bad:
+        for name, content in members.items():
+            bad.writestr(f"{root}/{name}", content)
+    return path
+
+
+def add_model(members: dict[str, bytes], model: str) -> None:
+    """A second model beside the first, with the first one's parts."""
+    for name in [name for name in members if name.rpartition("/")[2].startswith("model")]:
+        before, _, after = name.rpartition("/model")
+        members[f"{before}/{model}{after}"] = members[name]
+
+
+def test_a_folder_named_extra_hides_no_program(predictor, folder, tmp_path, harm):
+    def change(members):
+        add_model(members, "extra/model")
+        program = json.loads(members["models/model.json"])
+        first(program, "expr_str")["expr_str"] = f"__import__('os').mkdir({str(harm)!r})"
+        members["models/extra/model.json"] = json.dumps(program).encode()
+
+    fault = refusal_of(predictor, repacked(folder, tmp_path / "bad.pt2", change, root="extra"))
+    assert fault.fields["members"] == ["models/extra/model.json"]
+
+
+def test_a_model_in_a_folder_hides_no_pickle(predictor, folder, tmp_path, harm_of_pickles):
+    def change(members):
+        add_model(members, "sub/model")
+        config = json.loads(members["data/weights/model_weights_config.json"])
+        for entry in config["config"].values():
+            entry.update(use_pickle=True, path_name="weight_9")
+        members["data/weights/sub/model_weights_config.json"] = json.dumps(config).encode()
+        members["data/weights/sub/weight_9"] = b""
+        members["data/weights/weight_9"] = (folder / "harmful").read_bytes()
+
+    fault = refusal_of(predictor, repacked(folder, tmp_path / "bad.pt2", change))
+    assert fault.fields["members"] == ["models/sub/model.json"]
+
+
+def test_an_ending_in_capitals_hides_no_pickle(predictor, folder, tmp_path, harm_of_pickles):
+    def change(members):
+        del members["data/sample_inputs/model.pt"]
+        members["data/sample_inputs/model.PT"] = (folder / "harmful").read_bytes()
+
+    assert "pickled" in refusal_of(predictor, repacked(folder, tmp_path / "bad.pt2", change)).message
 
 
 def parts_of(path: Path) -> tuple[bytes, bytes, int]:

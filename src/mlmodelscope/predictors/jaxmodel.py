@@ -48,9 +48,11 @@ def open_exported(jax: Any, model: Dict[str, Any]) -> Dict[str, Any]:
     held = len(weights) if weights else 0
     results = tree.tree_flatten_with_path(tree.tree_unflatten(exported.out_tree, list(exported.out_avals)))[0]
     _check_weights(path, weights, leaves)
+    # the file's names, sorted, need not be in the order of the function's tree
+    names = [_label(keys[2:]) for keys, _ in leaves[:held]]
 
     def call(*values: Any) -> List[Any]:
-        flat = tree.tree_leaves(values[0]) + list(values[1:]) if weights else list(values)
+        flat = list(values) if weights is None else [values[0][name] for name in names] + list(values[1:])
         positional, named = tree.tree_unflatten(exported.in_tree, flat)
         return list(tree.tree_leaves(exported.call(*positional, **named)))
 

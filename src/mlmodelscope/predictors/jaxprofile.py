@@ -1,5 +1,7 @@
 """Turns XLA's trace of some calls into layers per call: the operations of the compiled program, on our clock."""
 
+# ruff: noqa: B905 - zip(strict=) is younger than Python 3.6
+
 import glob
 import importlib
 import os
@@ -33,6 +35,7 @@ class Profile(object):
             raise PredictorFault("predictor_failed", f"jax {jax.__version__} cannot read its own traces: 0.6 can")
         self._folder = os.path.join(folder, "jax-trace")
         self._calls: List[Tuple[int, int]] = []
+        self._programs: List[str] = []
         self._shift_ns = 0
 
     def start(self) -> None:
@@ -45,6 +48,7 @@ class Profile(object):
 
     def around(self, compiled: Any) -> Any:
         """The compiled function, with a note of when each call of it began and ended."""
+        text = str(compiled.as_text())
 
         def run(*values: Any) -> Any:
             begin = time.monotonic_ns()
@@ -52,6 +56,7 @@ class Profile(object):
             for result in results:
                 result.block_until_ready()
             self._calls.append((begin, time.monotonic_ns()))
+            self._programs.append(text)
             return results
 
         return run
@@ -65,10 +70,9 @@ class Profile(object):
             events = _read_events(self._profiler.ProfileData.from_file(files[0]), self._shift_ns)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
-        known: Dict[str, Layer] = {}
-        for text in programs:
-            known.update(read_program(text))
-        return layers_of(events, self._calls, known)
+        # programs of several shapes have operations of the same names
+        known = {text: read_program(text) for text in programs}
+        return layers_of(events, self._calls, [known[text] for text in self._programs])
 
 
 def _read_events(data: Any, shift_ns: int) -> List[Tuple[int, int, str]]:
@@ -86,12 +90,12 @@ def _read_events(data: Any, shift_ns: int) -> List[Tuple[int, int, str]]:
 
 
 def layers_of(
-    events: Sequence[Tuple[int, int, str]], calls: Sequence[Tuple[int, int]], known: Dict[str, Layer]
+    events: Sequence[Tuple[int, int, str]], calls: Sequence[Tuple[int, int]], known: Sequence[Dict[str, Layer]]
 ) -> List[Optional[List[Layer]]]:
-    """The events that lie in each call, with what the program says of them; None for a call without any."""
+    """The events that lie in each call, with what the call's own program says of them; None for a call without any."""
     answer: List[Optional[List[Layer]]] = []
     place = 0
-    for begin, end in calls:
+    for (begin, end), program in zip(calls, known):
         layers: List[Layer] = []
         while place < len(events) and events[place][0] <= end:
             start, duration, name = events[place]
@@ -99,7 +103,7 @@ def layers_of(
             if start >= begin:
                 # the two clocks are read one after the other: the last event may seem to end a little late
                 layer = {"name": name, "start_ns": start, "duration_ns": min(duration, end - start)}
-                layers.append(dict(known.get(name, {}), **layer))
+                layers.append(dict(program.get(name, {}), **layer))
         answer.append(layers or None)
     return answer
 

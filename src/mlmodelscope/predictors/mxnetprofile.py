@@ -13,6 +13,7 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from mlmodelscope.predictors.mxnetsymbol import operator_nodes
+from mlmodelscope.predictors.port import element_type
 
 __all__ = ["Profile", "read_events", "read_layers"]
 
@@ -156,15 +157,34 @@ def _behind(node: Dict[str, Any]) -> List[str]:
 def _shapes(symbol: Any, executor: Any) -> Dict[str, Dict[str, Any]]:
     internals = symbol.get_internals()
     given = {name: array.shape for name, array in executor.arg_dict.items()}
+    names = internals.list_outputs()
     try:
         found = internals.infer_shape_partial(**given)[1] or []
     except (RuntimeError, ValueError):
         return {}
+    kinds = _types(internals, executor) or [None] * len(names)
     return {
-        name: {"element_type": "float32", "shape": list(shape)}
-        for name, shape in zip(internals.list_outputs(), found)
+        name: dict(_named(kind), shape=list(shape))
+        for name, shape, kind in zip(names, found, kinds)
         if shape and 0 not in shape
     }
+
+
+def _types(internals: Any, executor: Any) -> Any:
+    try:
+        return internals.infer_type_partial(**{name: array.dtype for name, array in executor.arg_dict.items()})[1]
+    except (RuntimeError, TypeError, ValueError):
+        return None
+
+
+def _named(kind: Any) -> Dict[str, str]:
+    """The element type, where MXNet knows it; bfloat16 is a structure with one field of that name."""
+    import numpy as np
+
+    if kind is None:
+        return {}
+    dtype = np.dtype(kind)
+    return {"element_type": element_type(dtype.names[0] if dtype.names else dtype.name)}
 
 
 def _outputs_of(node: Dict[str, Any], shapes: Dict[str, Any]) -> List[str]:

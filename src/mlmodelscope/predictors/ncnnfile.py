@@ -44,8 +44,11 @@ def read_param(path: str, is_known: Callable[[str], bool]) -> List[ParamLayer]:
         ready.update(layer.tops)
     if len(ready) != len(made):
         raise ValueError("two layers make a blob of the same name")
-    if not any(layer.operator == "Input" for layer in layers):
+    inputs = [layer for layer in layers if layer.operator == "Input"]
+    if not inputs:
         raise ValueError("it has no input")
+    for layer in inputs:
+        input_shape(layer)
     return layers
 
 
@@ -63,15 +66,28 @@ def _layer(fields: List[str]) -> ParamLayer:
 
 
 def input_shape(layer: ParamLayer) -> Any:
-    """The batch dimension, open, and the sizes that an Input layer declares, or None where it declares none."""
+    """The batch dimension, open, and the sizes that an Input layer declares, or None where it declares none.
+
+    A ValueError says which size is none; the layers of `read_param` have no such sizes.
+    """
     sizes: List[Optional[int]] = []
     for key in (2, 11, 1, 0):  # channels, depth, height, width
-        size = int(layer.parameters.get(key, "0"))
+        size = _size(layer, layer.parameters.get(key, "0"))
         if size not in _UNSET:
             sizes.append(size)
         elif sizes and key != 11:  # only the outermost dimensions and the depth may be left out
             return None
     return [None] + sizes if sizes else None
+
+
+def _size(layer: ParamLayer, text: str) -> int:
+    try:
+        size = int(text)
+    except ValueError:
+        size = -1
+    if size < 0 and size not in _UNSET:
+        raise ValueError(f"input {layer.name!r} declares a size of {text}")
+    return size
 
 
 def param_precision(layers: List[ParamLayer]) -> str:

@@ -132,8 +132,11 @@ class Predictor(object):
         try:
             for name, dtype, value in zip(self._names, self._dtypes, inputs):
                 # the runtime takes big-endian numbers for little-endian ones, and lists for arrays, without a word
-                if value.dtype is not dtype and dtype is not None and value.dtype != dtype:
-                    raise TypeError(name)
+                if value.dtype is not dtype:
+                    if dtype is None:
+                        value = _texts(value)
+                    elif value.dtype != dtype:
+                        raise TypeError(name)
                 feed[name] = value
             if len(inputs) != len(feed):
                 raise TypeError("inputs")
@@ -327,6 +330,21 @@ def _dtype(np: Any, name: str) -> Any:
         return None if name == "string" else np.dtype(name)
     except TypeError:
         return None
+
+
+def _texts(value: Any) -> Any:
+    """Bytes as the texts that they are: the runtime reads bytes of one width on to the next NUL, into their neighbours,
+    and writes other objects as Python shows them (b'abc')."""
+    if value.dtype.kind not in "OS":
+        return value
+    import numpy as np
+
+    texts = [item.decode() if isinstance(item, bytes) else item for item in value.ravel().tolist()]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("an array of texts holds something else")
+    made = np.empty(len(texts), object)
+    made[:] = texts
+    return made.reshape(value.shape)
 
 
 def _optional(session: Any) -> List[int]:

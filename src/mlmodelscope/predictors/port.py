@@ -90,7 +90,7 @@ def import_framework(name: str, modules: Sequence[str]) -> Any:
                 continue
             raise PredictorFault(
                 "environment_missing",
-                f"{name} is installed but cannot be imported: {error}",
+                f"{name} is installed but cannot be imported: {' '.join(str(error).split())[:500]}",
                 hint="make its environment anew: mlmodelscope environments remove ID, then run again",
                 framework=name,
                 module=module,

@@ -8,9 +8,10 @@ is held to what PyTorch itself writes at that place.
 import hashlib
 import io
 import json
+import os
 import zipfile
 from collections import Counter
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.predictors.pytorchtexts import is_expression, is_guard, is_operator, is_plain, is_tree
@@ -22,6 +23,13 @@ _LARGEST_PROGRAM_BYTES = 256 << 20
 # how PyTorch 2.7 and older named the parts
 _OLD_PROGRAM = "serialized_exported_program.json"
 _OLD_PICKLES = ("serialized_constants.json", "serialized_state_dict.json")
+# where PyTorch looks for each part
+_PROGRAMS = "models/"
+_WEIGHTS = "data/weights/"
+_CONSTANTS = "data/constants/"
+_COMPILED = "data/aotinductor/"
+# handed to the caller as text, and never looked at
+_EXTRA = "extra/"
 # fields that hold names of the file's own beside values, not fields
 _MAPS = (
     "as_string_to_argument",
@@ -44,7 +52,7 @@ Fields = Tuple[str, str, str]
 
 
 class _View(NamedTuple):
-    """What one reader finds in the archive: `size` and `read` take a member's name."""
+    """What one reader finds in the archive. A member's name is PyTorch's, without the folder that all members share."""
 
     names: List[str]
     size: Callable[[str], int]
@@ -55,12 +63,27 @@ def check_archive(torch: Any, path: str) -> None:
     """Raises a fault where the archive holds anything that could run code of its own."""
     seen: Set[bytes] = set()
     with zipfile.ZipFile(path) as archive:
-        view = _View(archive.namelist(), lambda name: archive.getinfo(name).file_size, archive.read)
+        view = _python_view(archive)
         _check_members(torch, path, view, seen)
     # the reader that loads the file may see another directory in it than Python's does
     native = _native_view(torch, path)
     if native is not None:
+        odd = sorted(set(native.names) ^ set(view.names))
+        if odd:
+            raise _refused(path, f"holds a member that not every reader of archives finds: {odd[0]}", odd)
         _check_members(torch, path, native, seen)
+
+
+def _python_view(archive: zipfile.ZipFile) -> _View:
+    names = archive.namelist()
+    root = names[0].partition("/")[0] + "/" if names else ""
+    if not all(name.startswith(root) for name in names):  # PyTorch 2.7 and older had no folder round the members
+        root = ""
+    return _View(
+        _without_extra(name[len(root) :] for name in names),
+        lambda name: archive.getinfo(root + name).file_size,
+        lambda name: archive.read(root + name),
+    )
 
 
 def _native_view(torch: Any, path: str) -> Optional[_View]:
@@ -68,20 +91,24 @@ def _native_view(torch: Any, path: str) -> Optional[_View]:
         reader = torch._C.PyTorchFileReader(path)  # noqa: SLF001 - there is no public one
     except (AttributeError, RuntimeError):  # what it cannot open it cannot load: older files are read with zipfile
         return None
-    return _View(reader.get_all_records(), getattr(reader, "get_record_size", lambda _: 0), reader.get_record)
+    names = _without_extra(reader.get_all_records())
+    return _View(names, getattr(reader, "get_record_size", lambda _: 0), reader.get_record)
 
 
 def _check_members(torch: Any, path: str, view: _View, seen: Set[bytes]) -> None:
     """`seen` are digests of what was found harmless."""
-    names = [name for name in view.names if not _is_in("extra", name)]
-    pickles = [name for name in names if name.endswith(".pt") or name in _OLD_PICKLES]
-    opaque = [name for name, count in Counter(names).items() if count > 1 or "opaque_obj" in name]
-    for name in names:
-        if _is_in("data/aotinductor", name):
+    # PyTorch's reader finds a member in any case
+    lowered = Counter(name.lower() for name in view.names)
+    pickles = [name for name in view.names if name.lower().endswith(".pt") or name in _OLD_PICKLES]
+    opaque = [name for name in view.names if lowered[name.lower()] > 1 or "opaque_obj" in name.lower()]
+    for name in view.names:
+        if name.startswith(_COMPILED):
             raise _refused(path, f"holds a compiled library, which could run any code: {name}", [name])
+        if name.startswith(_PROGRAMS) and "/" in name[len(_PROGRAMS) :]:
+            raise _refused(path, f"holds a program in a folder of its own: {name}", [name])
         if name.endswith("_config.json"):
             pickles += _pickled(name, _read_document(path, view, name, seen))
-        elif _is_in("models", name) or name == _OLD_PROGRAM:
+        elif name.startswith(_PROGRAMS) or name == _OLD_PROGRAM:
             _read_document(path, view, name, seen)
     for name in pickles:
         content = view.read(name)
@@ -97,9 +124,8 @@ def _check_members(torch: Any, path: str, view: _View, seen: Set[bytes]) -> None
         raise _refused(path, f"holds pickled Python objects, which could run any code: {opaque[0]}", opaque)
 
 
-def _is_in(folder: str, name: str) -> bool:
-    """Whether a member is in a folder of the archive, with or without the folder that all members share."""
-    return name.startswith(folder + "/") or name.partition("/")[2].startswith(folder + "/")
+def _without_extra(names: Iterable[str]) -> List[str]:
+    return [name for name in names if not name.startswith(_EXTRA)]
 
 
 def _is_new(content: bytes, seen: Set[bytes]) -> bool:
@@ -122,10 +148,10 @@ def _read_document(path: str, view: _View, name: str, seen: Set[bytes]) -> Any:
 
 def _pickled(config: str, document: Dict[str, Any]) -> List[str]:
     """The members that a list of weights or constants says to unpickle."""
-    folder = config.rpartition("/")[0]
+    folder = _CONSTANTS if config.startswith(_CONSTANTS) else _WEIGHTS
     entries = document.get("config", {}).values()
     return [
-        "{}/{}".format(folder, entry["path_name"])
+        os.path.join(folder, entry["path_name"])
         for entry in entries
         if entry.get("use_pickle") or entry["path_name"].startswith(("custom_obj", "opaque_obj"))
     ]

@@ -191,10 +191,10 @@ def _find(named: Any) -> Any:
         )
     try:
         found = importlib.import_module(package)
-    except ImportError as error:
+    except Exception as error:  # somebody else's module can fail in any way
         raise PredictorFault(
             "environment_missing",
-            f"{package} cannot be imported: {error}",
+            f"{package} cannot be imported: {type(error).__name__}: {error}",
             hint="list its package in the manifest's requirements",
             option="factory",
             module=package,

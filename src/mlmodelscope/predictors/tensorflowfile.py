@@ -191,7 +191,8 @@ def _first_lambda(config: Any) -> Optional[str]:
         if isinstance(value, dict):
             inner = value.get("config")
             name = str(inner.get("name", name)) if isinstance(inner, dict) else name
-            if str(value.get("class_name")).rpartition(">")[2] in ("Lambda", "__lambda__"):
+            # a class is named with its package (keras>Lambda) or by its place (layers.Lambda)
+            if str(value.get("class_name")).replace(">", ".").rpartition(".")[2] in ("Lambda", "__lambda__"):
                 return name or "Lambda"
             waiting += [(name, part) for part in value.values()]
         elif isinstance(value, list):

@@ -30,7 +30,7 @@ def test_a_program_tells_operators_shapes_and_origins():
 
 def test_events_go_to_the_call_they_start_in():
     events = [(5, 1, "before"), (12, 3, "dot.1"), (16, 2, "max"), (25, 1, "between"), (31, 4, "dot.1")]
-    first, second, third = layers_of(events, [(10, 20), (30, 40), (50, 60)], {"dot.1": {"operator": "dot"}})
+    first, second, third = layers_of(events, [(10, 20), (30, 40), (50, 60)], [{"dot.1": {"operator": "dot"}}] * 3)
     assert first == [
         {"operator": "dot", "name": "dot.1", "start_ns": 12, "duration_ns": 3},
         {"name": "max", "start_ns": 16, "duration_ns": 2},
@@ -40,5 +40,12 @@ def test_events_go_to_the_call_they_start_in():
 
 
 def test_no_layer_ends_after_its_call():
-    ((layer,),) = layers_of([(12, 30, "dot.1")], [(10, 20)], {})
+    ((layer,),) = layers_of([(12, 30, "dot.1")], [(10, 20)], [{}])
     assert layer["duration_ns"] == 8
+
+
+def test_a_layer_is_described_by_the_program_of_its_call():
+    small, large = read_program(PROGRAM), read_program(PROGRAM.replace("[2,", "[8,"))
+    events = [(12, 3, "dot.1"), (31, 4, "dot.1"), (52, 3, "dot.1")]
+    calls = layers_of(events, [(10, 20), (30, 40), (50, 60)], [small, large, small])
+    assert [layer["outputs"] for (layer,) in calls] == [[tensor("float32", size, 3)] for size in (2, 8, 2)]

@@ -1,8 +1,11 @@
 """MXNet's profile text becomes layers per call, or None where operators are missing."""
 
 import json
+from types import SimpleNamespace
 
-from mlmodelscope.predictors.mxnetprofile import read_events, read_layers
+import numpy as np
+
+from mlmodelscope.predictors.mxnetprofile import _shapes, read_events, read_layers
 
 
 def event(name, phase, at, category="operator"):
@@ -50,3 +53,19 @@ def test_a_call_with_other_operators_than_its_graph_is_none():
         None,
         [{"name": "p", "operator": "softmax", "start_ns": 30_000, "duration_ns": 3000}],
     ]
+
+
+def test_layers_have_the_types_that_mxnet_infers_and_none_where_it_knows_none():
+    types = {"a": np.float16, "b": np.int8, "c": np.dtype([("bfloat16", np.uint16)]), "d": None}
+    internals = SimpleNamespace(
+        list_outputs=lambda: list(types),
+        infer_shape_partial=lambda **_: (None, [(2, 3) for _ in types], None),
+        infer_type_partial=lambda **_: (None, list(types.values()), None),
+    )
+    found = _shapes(SimpleNamespace(get_internals=lambda: internals), SimpleNamespace(arg_dict={}))
+    assert found == {
+        "a": {"element_type": "float16", "shape": [2, 3]},
+        "b": {"element_type": "int8", "shape": [2, 3]},
+        "c": {"element_type": "bfloat16", "shape": [2, 3]},
+        "d": {"shape": [2, 3]},
+    }

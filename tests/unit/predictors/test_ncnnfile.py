@@ -38,6 +38,8 @@ def test_layers_with_their_blobs_and_parameters(tmp_path):
         ("ReLU z 1 1 y/1 z", "ReLU z one 1 y/1 z", "no layer"),
         ("0=3 1=1 2=12", "0=3 1=1 2=", "cut short"),
         ("Input x 0 1 x 0=4", "ReLU x 0 1 x", "no input"),
+        ("Input x 0 1 x 0=4", "Input x 0 1 x 0=4.0", "declares a size of 4.0"),
+        ("Input x 0 1 x 0=4", "Input x 0 1 x 0=4 1=-5", "declares a size of -5"),
     ],
 )
 def test_what_would_end_the_process_is_refused(tmp_path, old, new, said):

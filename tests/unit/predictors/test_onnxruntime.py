@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from mlmodelscope.predictors import onnxruntime
 from mlmodelscope.predictors.onnxruntime import Predictor
@@ -190,6 +191,33 @@ def test_inputs_that_do_not_fit_are_refused_by_layers_too(difference):
     with pytest.raises(PredictorFault) as caught:
         predictor.reveal([A.astype(np.float64), B], ["row"])
     assert caught.value.code == "shape_mismatch"
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """A model that gives texts back."""
+    sides = [helper.make_tensor_value_info(name, TensorProto.STRING, [None]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "texts", sides[:1], sides[1:])
+    opset = helper.make_opsetid("", 13)
+    (tmp_path / "texts.onnx").write_bytes(
+        helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString()
+    )
+    return str(tmp_path / "texts.onnx")
+
+
+@pytest.mark.parametrize("dtype", [None, object])
+@pytest.mark.parametrize("items", [["abc", "d", ""], [b"abc", b"d", b""]], ids=["texts", "bytes"])
+def test_texts_and_bytes_are_the_same_to_a_model_of_texts(texts, items, dtype):
+    predictor, _ = load(texts)
+    (found,) = predictor.predict([np.array(items, dtype)])
+    assert found.tolist() == ["abc", "d", ""]
+
+
+@pytest.mark.parametrize("items", [["a", None], [b"\xff", b"a"]], ids=["nothing", "no UTF-8"])
+def test_what_is_no_text_is_refused(texts, items):
+    predictor, _ = load(texts)
+    with pytest.raises(PredictorFault):
+        predictor.predict([np.array(items, object)])
 
 
 @pytest.mark.parametrize("call", [lambda one: one.layer_names(), lambda one: one.reveal([A, B], ["row"])])

@@ -143,7 +143,7 @@ def test_keras_layers_without_code_pass(tmp_path):
     check_keras_config(keras_file(tmp_path / "a.keras", [{"class_name": "Dense", "config": {"name": "lambda"}}]))
 
 
-@pytest.mark.parametrize("class_name", ["Lambda", "keras>Lambda", "__lambda__"])
+@pytest.mark.parametrize("class_name", ["Lambda", "keras>Lambda", "layers.Lambda", "__lambda__"])
 def test_keras_layers_with_code_are_refused(tmp_path, class_name):
     inner = {"class_name": "Wrapper", "config": {"name": "outer", "layer": {"class_name": class_name, "config": {}}}}
     with pytest.raises(PredictorFault) as caught:
