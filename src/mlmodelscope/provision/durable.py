@@ -39,6 +39,7 @@ _HINTS = {
     errno.EDQUOT: "free some space, or set MLMODELSCOPE_HOME to a folder on another disk",
     errno.EACCES: "give this user the right to the path, or set MLMODELSCOPE_HOME to another folder",
     errno.EPERM: "give this user the right to the path, or set MLMODELSCOPE_HOME to another folder",
+    errno.ENOTDIR: "a part of the path is a file: set MLMODELSCOPE_HOME to a folder",
     errno.EROFS: "the file system is read-only: set MLMODELSCOPE_HOME to a folder that can be written",
 }
 _STALE_SECONDS = 86_400

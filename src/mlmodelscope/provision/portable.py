@@ -12,7 +12,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from mlmodelscope.provision.durable import storage_error
+from mlmodelscope.provision.durable import storage_error, sync
 
 __all__ = ["PORTABLE", "note_use", "portable_folder"]
 
@@ -45,9 +45,13 @@ def portable_folder(home: Path) -> Path:
             target = made / "mlmodelscope" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
+        # from then on its name stands for its content, which nobody compares again: it must outlive a power cut
+        for path in (made, *made.rglob("*")):
+            sync(path)
         # another process may have made it meanwhile: then ours is one too many
         if not folder.is_dir():
             made.rename(folder)
+            sync(folder.parent)
     except OSError as error:
         if not folder.is_dir():
             raise storage_error(error, folder) from error

@@ -15,7 +15,7 @@ from mlmodelscope.core.errors import (
     UnsatisfiableError,
 )
 from mlmodelscope.core.settings import container_engines
-from mlmodelscope.provision.containers import engine as engine_module, find_engine
+from mlmodelscope.provision.containers import container as container_module, engine as engine_module, find_engine
 from mlmodelscope.provision.containers.engine import Engine
 from mlmodelscope.provision.containers.owner import LABEL, owner_label
 from mlmodelscope.provision.containers.probe import MARK
@@ -99,6 +99,8 @@ class Client:
         self.calls.append(("remove", name))
         if name == "gone":
             raise NotFound("no such container", Response(404))
+        if name == "stuck":
+            raise APIError("x", Response(409), explanation="removal of container stuck is already in progress")
 
     def close(self):
         self.calls.append(("close",))
@@ -259,10 +261,17 @@ def test_a_limit_that_the_engine_cannot_hold_is_refused(engine, client, limit, a
     assert client.runs == 0
 
 
-def test_an_image_is_searched_where_processes_cannot_be_counted(engine, client):
-    client.host["cgroupControllers"].remove("pids")
+def test_an_image_is_searched_within_limits(engine, client):
+    engine.inspect("here:1")
+    options = client.created["host_config"]
+    assert (options["mem_limit"], options["memswap_limit"], options["pids_limit"]) == (1024**3, 1024**3, 256)
+
+
+@pytest.mark.parametrize(("limit", "option"), [("memory", "mem_limit"), ("pids", "pids_limit")])
+def test_an_image_is_searched_where_a_limit_cannot_be_held(engine, client, limit, option):
+    client.host["cgroupControllers"].remove(limit)
     assert engine.inspect("here:1").python == "/usr/bin/python3"
-    assert "pids_limit" not in client.created["host_config"]
+    assert option not in client.created["host_config"]
 
 
 def test_leftovers_of_the_dead_are_removed_and_no_others(engine, client):
@@ -283,6 +292,21 @@ def test_the_first_start_sweeps(engine, client):
     engine.start("here:1", ["true"])
     engine.start("here:1", ["true"])
     assert client.calls.count(("remove", "dead")) == 1
+
+
+def test_one_that_cannot_be_removed_is_no_reason_not_to_start(engine, client, monkeypatch):
+    monkeypatch.setattr(container_module.time, "sleep", lambda seconds: None)
+    dead = owner_label().rsplit("/", 2)[0] + "/999999999/1"
+    client.containers_here = [{"Names": [name], "Labels": {LABEL: dead}} for name in ("/stuck", "/dead")]
+    with engine.start("here:1", ["true"]):
+        assert ("remove", "dead") in client.calls
+    assert engine.sweep() == ["dead"]
+
+
+def test_a_removal_that_was_asked_for_and_fails_is_told(client, monkeypatch):
+    monkeypatch.setattr(container_module.time, "sleep", lambda seconds: None)
+    with pytest.raises(EnvironmentMissingError, match="already in progress"):
+        container_module.Container(client, "stuck", "here:1", None).remove()
 
 
 def test_an_image_without_a_shell_is_asked_directly(engine, client, monkeypatch):

@@ -1,5 +1,6 @@
 """Choosing files, reading what uv says, the indexes that count, interpreters and libraries: no program is started."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -313,6 +314,29 @@ class TestInterpreters:
         os.utime(root / "opt" / "3.8.1" / "bin" / "python3.8", (1, 1))
         Interpreters(root / "c.json", {}, [root / "opt" / "3.8.1" / "bin"]).find(("3.8",))
         assert len(asked) == 2
+
+    def test_what_may_change_beside_the_program_is_asked_again(self, machine, monkeypatch):
+        root, install, _ = machine
+        install("opt", "3.6.9", "bin", "python3.6")
+        told = {"version": "3.6.9", "implementation": "CPython", "platform": "linux-x86_64", "flags": "m"}
+        answers = iter([None, {**told, "has_pip": False}, {**told, "has_pip": True}])
+        monkeypatch.setattr(interpreters, "_ask", lambda path: next(answers))
+
+        def find() -> Interpreter:
+            return Interpreters(root / "c.json", {}, [root / "opt" / "3.6.9" / "bin"]).find(("3.6",))
+
+        with pytest.raises(EnvironmentMissingError):
+            find()
+        assert not find().has_pip
+        assert find().has_pip
+        assert find().has_pip, "it was asked once more, though nothing more can come"
+
+    def test_what_an_earlier_release_kept_is_asked_again(self, machine):
+        root, install, asked = machine
+        path = install("opt", "3.8.1", "bin", "python3.8")
+        (root / "c.json").write_text(json.dumps({f"{path} {path.stat().st_mtime_ns}": None}))
+        assert Interpreters(root / "c.json", {}, [path.parent]).find(("3.8",)).path == str(path)
+        assert asked == [path]
 
     def test_none_says_which_would_do_and_how_to_get_one(self, machine):
         root, install, _ = machine

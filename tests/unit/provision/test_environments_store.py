@@ -2,25 +2,40 @@
 
 import json
 import os
+import shutil
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mlmodelscope.core.errors import EnvironmentMissingError, StorageError, UnknownNameError, UsageError
+from mlmodelscope.core.errors import (
+    DigestError,
+    EnvironmentMissingError,
+    StorageError,
+    UnknownNameError,
+    UsageError,
+)
 from mlmodelscope.core.stack import PinnedPackage, Stack, StackNeed
-from mlmodelscope.provision.environments import Environments
+from mlmodelscope.provision.environments import Environments, building, bytecode
+from mlmodelscope.provision.environments.caches import prune_bytecode
+from mlmodelscope.provision.environments.interpreters import Interpreter
+from mlmodelscope.provision.environments.locks import LockedFile
 from mlmodelscope.provision.environments.store import EnvironmentStore, address_of
 
 NEED = StackNeed(framework="thing", distribution="thing", python=("3.11",), requirements=("thing==1",))
 
 
-def stack(version: str = "1") -> Stack:
+PYTHON = Interpreter("/opt/python", "3.11.7", "CPython", "linux-x86_64", "", has_pip=True)
+
+
+def stack(version: str = "1", sha256: str = "a" * 64) -> Stack:
     return Stack(
         python="3.11.7",
         implementation="CPython",
         platform="linux-x86_64",
-        packages=(PinnedPackage(name="thing", version=version, sha256="a" * 64),),
+        packages=(PinnedPackage(name="thing", version=version, sha256=sha256),),
     )
 
 
@@ -38,8 +53,8 @@ def fill(folder: Path, *, shared_with: Path | None = None) -> None:
         (folder / "venv" / "shared").hardlink_to(shared_with)
 
 
-def make(store: EnvironmentStore, version: str = "1", **options: Path) -> str:
-    wanted = stack(version)
+def make(store: EnvironmentStore, version: str = "1", sha256: str = "a" * 64, **options: Path) -> str:
+    wanted = stack(version, sha256)
     with store.making(wanted.digest, lambda: None), store.new_entry(wanted.digest) as folder:
         fill(folder, **options)
         store.place(folder, wanted)
@@ -153,6 +168,20 @@ class TestRemoving:
         assert not store.facts()[0].is_in_use
         assert [facts.digest for facts in store.prune(0)] == [digest]
 
+    def test_one_whose_interpreter_is_gone_is_named_and_pruned(self, store):
+        digest, other = make(store), make(store, "other")
+        assert store.broken() == []
+        (store.root / digest[:16] / "venv" / "bin" / "python").unlink()
+        assert store.broken() == [digest[:16]]
+        store.prune(None)
+        assert (store.broken(), [facts.digest for facts in store.facts()]) == ([], [other])
+
+    def test_one_that_was_made_whole_meanwhile_stays(self, store, monkeypatch):
+        digest = make(store)
+        monkeypatch.setattr(store, "broken", lambda: [digest[:16]])
+        store.prune(None)
+        assert [facts.digest for facts in store.facts()] == [digest]
+
     def test_using_what_is_gone_is_told(self, store):
         with pytest.raises(EnvironmentMissingError), store.in_use(stack().digest):
             pytest.fail("it is not there")
@@ -178,6 +207,144 @@ class TestRemoving:
             store.prune(None)
             assert not half.exists()
             assert leftovers(store) == [folder.name]
+
+    def test_a_sweep_of_another_process_is_not_in_the_way(self, store, monkeypatch):
+        digest = make(store)
+        rename = Path.rename
+
+        def after_a_sweep(path: Path, target: Path) -> Path:
+            EnvironmentStore(store.root.parent).sweep()
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", after_a_sweep)
+        store.remove(digest)
+        assert store.load(digest) is None
+        assert leftovers(store) == []
+
+    def test_what_another_process_removed_first_is_gone_too(self, store, monkeypatch):
+        digest = make(store)
+        open_lock = store._open_lock
+
+        def after_a_removal(*arguments: str) -> int:
+            EnvironmentStore(store.root.parent).remove(digest)
+            return open_lock(*arguments)
+
+        facts = store.facts()
+        monkeypatch.setattr(store, "unused", lambda days: facts)
+        monkeypatch.setattr(store, "_open_lock", after_a_removal)
+        assert store.prune(0) == facts
+        assert leftovers(store) == []
+
+
+class TestRebuilding:
+    @pytest.fixture
+    def meanwhile(self, tmp_path, monkeypatch) -> Callable[[str], Environments]:
+        """Environments where another process makes the same versions, while the recorded files are looked up."""
+
+        def arrange(sha256: str) -> Environments:
+            class Installer:
+                is_offline = True
+
+                def locate(self, files: list[object], interpreter: Interpreter) -> list[object]:
+                    make(EnvironmentStore(tmp_path), sha256=sha256)
+                    return files
+
+                def install(self, *_: object) -> None:
+                    pytest.fail("it is there already")
+
+            monkeypatch.setattr(building.Interpreters, "find", lambda self, versions: PYTHON)
+            monkeypatch.setattr(building.Builder, "_with_uv", lambda self, folder: Installer())
+            return Environments(tmp_path)
+
+        return arrange
+
+    def test_other_files_that_another_process_installed_meanwhile_are_refused(self, meanwhile):
+        with pytest.raises(DigestError, match="from other files than the recorded ones") as caught:
+            meanwhile("b" * 64).rebuild(stack())
+        assert address_of(stack().digest) in str(caught.value.hint)
+
+    def test_the_same_files_that_another_process_installed_meanwhile_are_taken(self, meanwhile):
+        assert meanwhile("a" * 64).rebuild(stack()).stack == stack()
+
+    def test_the_same_files_that_another_process_installed_just_now_are_taken(self, meanwhile, tmp_path):
+        environments, store = meanwhile("a" * 64), EnvironmentStore(tmp_path)
+        digest = make(store)
+        builder = building.Builder(tmp_path, store, lambda size: True, lambda text: None)
+        assert builder.rebuild(stack()).digest == digest
+        assert environments.list()[0].digest == digest
+
+
+class TestBytecode:
+    """Makers of environments share it with each other and with whoever removes what nobody needs."""
+
+    FILES = (LockedFile("a", "1", "0" * 64, is_wheel=True),)
+
+    @pytest.fixture(autouse=True)
+    def compiler(self, monkeypatch):
+        def write(interpreter: Interpreter, targets: list[Path], *_: object) -> None:
+            for source in [path for target in targets for path in target.rglob("*.py")]:
+                compiled = source.parent / "__pycache__" / f"{source.stem}.cpython-311.pyc"
+                compiled.parent.mkdir(exist_ok=True)
+                compiled.write_bytes(source.name.encode())
+
+        monkeypatch.setattr(bytecode, "_compile", write)
+
+    def install(self, home: Path, name: str) -> Path:
+        environment = home / name
+        packages = bytecode.site_packages(environment, PYTHON)
+        (packages / "a").mkdir(parents=True)
+        (packages / "a-1.dist-info").mkdir()
+        (packages / "a-1.dist-info" / "RECORD").write_text("a/m.py,,\na/n.py,,\n")
+        for module in ("m", "n"):
+            (packages / "a" / f"{module}.py").touch()
+        bytecode.compile_all(environment, PYTHON, self.FILES, home / "cache" / "bytecode")
+        return environment
+
+    def kept(self, home: Path) -> Path:
+        return home / "cache" / "bytecode" / "cpython-3.11" / self.FILES[0].sha256
+
+    def meanwhile(self, monkeypatch, owner: object, name: str, act: Callable[[], object]) -> list[threading.Thread]:
+        """Has `act` begin at the first call of the function, which goes on when `act` has ended or must wait."""
+        real, others = getattr(owner, name), []
+
+        def raced(source: Path, target: Path) -> object:
+            if not others:
+                others.append(threading.Thread(target=act))
+                others[0].start()
+                others[0].join(0.2)
+            return real(source, target)
+
+        monkeypatch.setattr(owner, name, raced)
+        return others
+
+    def test_two_makers_keep_one_wheel(self, tmp_path, monkeypatch):
+        others = self.meanwhile(monkeypatch, Path, "rename", lambda: self.install(tmp_path, "second"))
+        self.install(tmp_path, "first")
+        others[0].join()
+        assert len(list(self.kept(tmp_path).rglob("*.pyc"))) == 2
+        assert [path.name for path in self.kept(tmp_path).parent.iterdir()] == [self.kept(tmp_path).name]
+
+    @pytest.mark.parametrize("doing", ["keeping", "linking"])
+    def test_it_is_not_pruned_while_a_maker_is_at_it(self, tmp_path, monkeypatch, doing):
+        if doing == "linking":
+            shutil.rmtree(self.install(tmp_path, "before"))
+        others = self.meanwhile(monkeypatch, bytecode, "_link_or_copy", lambda: prune_bytecode(tmp_path))
+        environment = self.install(tmp_path, "now")
+        others[0].join()
+        found = [path.stat().st_nlink for path in environment.rglob("*.pyc")]
+        assert found == [2, 2]
+
+    def test_what_a_dead_maker_left_goes_with_the_next_pruning(self, tmp_path):
+        environment = self.install(tmp_path, "one")
+        left = self.kept(tmp_path).with_name(".new-left")
+        left.mkdir()
+        (left / "m.pyc").hardlink_to(next(environment.rglob("*.pyc")))
+        prune_bytecode(tmp_path)
+        assert list(self.kept(tmp_path).parent.iterdir()) == [self.kept(tmp_path)]
+
+    def test_an_empty_home_stays_empty(self, tmp_path):
+        prune_bytecode(tmp_path)
+        assert list(tmp_path.iterdir()) == []
 
 
 class TestWarm:

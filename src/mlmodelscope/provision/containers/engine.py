@@ -277,13 +277,21 @@ class Engine:
         return Container(self._client, name, image, memory_bytes)
 
     def sweep(self) -> list[str]:
-        """Removes the containers of processes of this machine that died before they could do it; gives their names."""
+        """Removes the containers of processes of this machine that died before they could do it; gives their names.
+
+        One that the engine does not remove stays, or another process is removing it: a later sweep finds it again.
+        """
         with translating("list its containers"):
             found = self._client.containers(all=True, filters={"label": [LABEL]})
         dead = [one["Names"][0].lstrip("/") for one in found if has_died((one.get("Labels") or {}).get(LABEL, ""))]
-        for name in dead:
+        return [name for name in dead if self._is_removed(name)]
+
+    def _is_removed(self, name: str) -> bool:
+        try:
             remove_container(self._client, name)
-        return dead
+        except EnvironmentMissingError:
+            return False
+        return True
 
     def _caller(self) -> str:
         # the engine's own user; any other number would be somebody else outside

@@ -16,6 +16,9 @@ __all__ = ["search_image"]
 
 _SECONDS = 120
 _MOST_TASKS = 256
+# Several times what numpy takes. Not the limit of an evaluation: what is found is kept for all that follow, and must
+# not be less because the first was short of memory.
+_MOST_BYTES = 1024**3
 # What an image's PATH names first, then where images keep a Python of their own. Names of one program in one folder are
 # one interpreter; a program that is linked from another folder may be that of a virtual environment.
 _SEARCH = """
@@ -51,7 +54,12 @@ def search_image(engine: Engine, digest: str) -> tuple[Interpreter, ...]:
 def _run(engine: Engine, digest: str, command: list[str]) -> str | None:
     """What the command wrote; None where the image has no such program. A probe that hangs is a TimeLimitError."""
     try:
-        container = engine.start(digest, command, pids=_MOST_TASKS if engine.can_limit("pids") else None)
+        container = engine.start(
+            digest,
+            command,
+            memory_bytes=_MOST_BYTES if engine.can_limit("memory") else None,
+            pids=_MOST_TASKS if engine.can_limit("pids") else None,
+        )
     except EnvironmentMissingError as error:
         if _says_no_program(str(error.fields.get("reason", ""))):
             return None

@@ -18,7 +18,7 @@ from mlmodelscope.provision.environments.interpreters import Interpreter, Interp
 from mlmodelscope.provision.environments.libraries import check_libraries
 from mlmodelscope.provision.environments.locks import LockedFile, check_stack, stack_of
 from mlmodelscope.provision.environments.sizes import UNPACKED, download_sizes, expected_size, format_size
-from mlmodelscope.provision.environments.store import EnvironmentStore, address_of, folder_sizes
+from mlmodelscope.provision.environments.store import EnvironmentStore, address_of, folder_sizes, has_files_of
 from mlmodelscope.provision.environments.uv import DatesUnknown, InterpreterRefused, Uv
 from mlmodelscope.provision.environments.with_pip import WithPip
 from mlmodelscope.provision.environments.with_uv import WithUv
@@ -112,11 +112,7 @@ class Builder:
             )
         existing = self._store.load(stack.digest)
         if existing is not None:
-            raise DigestError(
-                "the environment with these versions was made here from other files than the recorded ones",
-                hint=f"remove it first: mlmodelscope environments remove {address_of(existing.digest)}",
-                digest=existing.digest,
-            )
+            return _checked(existing, stack)
         # a record does not say which came as wheels
         files = [LockedFile(p.name, p.version, p.sha256, is_wheel=False) for p in stack.packages]
         with private_folder(self._cache / "solving") as folder:
@@ -126,9 +122,11 @@ class Builder:
                 files = uv.locate(files, interpreter)
             size = self._forecast(files, uv)
             try:
-                return self._install("this record", interpreter, files, uv, size)
+                built = self._install("this record", interpreter, files, uv, size)
             except InterpreterRefused:
-                return self._install("this record", interpreter, files, self._with_pip(folder), size)
+                built = self._install("this record", interpreter, files, self._with_pip(folder), size)
+        # another process may have made it meanwhile
+        return _checked(built, stack)
 
     def _with_uv(self, folder: Path) -> WithUv:
         configured = load_pip_settings()
@@ -183,3 +181,13 @@ class Builder:
 
     def _say_waiting(self) -> None:
         self._say("waiting for another process that makes this environment")
+
+
+def _checked(built: BuiltEnvironment, stack: Stack) -> BuiltEnvironment:
+    if not has_files_of(built.stack, stack):
+        raise DigestError(
+            "the environment with these versions was made here from other files than the recorded ones",
+            hint=f"remove it first: mlmodelscope environments remove {address_of(built.digest)}",
+            digest=built.digest,
+        )
+    return built

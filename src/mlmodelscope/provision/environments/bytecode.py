@@ -7,15 +7,20 @@ the kind that Python does not compare with the source's time stamp: a wheel's co
 from __future__ import annotations
 
 import csv
+import itertools
 import os
+import re
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from mlmodelscope.core.errors import StorageError
 from mlmodelscope.provision.durable import storing
+from mlmodelscope.provision.environments.caches import bytecode_locked
 from mlmodelscope.provision.environments.interpreters import Interpreter
 from mlmodelscope.provision.environments.locks import LockedFile
 
@@ -24,6 +29,18 @@ __all__ = ["compile_all", "site_packages"]
 _MODE = "unchecked-hash"
 # packages bring their own tests along, often half of their files
 _UNUSED = r"/tests?/"
+_DEPTH = 10
+_COMPILABLE = """
+import sys, warnings
+warnings.simplefilter("ignore")
+for path in sys.stdin.read().splitlines():
+    try:
+        with open(path, "rb") as file:
+            compile(file.read(), path, "exec")
+    except Exception:
+        continue
+    print(path)
+"""
 
 
 def site_packages(folder: Path, interpreter: Interpreter) -> Path:
@@ -51,18 +68,22 @@ def compile_all(
     shared = cache / f"{interpreter.implementation.lower()}-{interpreter.minor}{interpreter.flags}"
     sources = _sources(packages)
     missing: dict[str, Path | None] = {}
-    for file in files:
-        folder = shared / file.sha256 if file.sha256 else None
-        if folder is None or not _link(folder, packages):
-            # what is built from source may come out differently next time: only a wheel's bytecode is kept
-            missing[file.name] = folder if file.is_wheel and may_share else None
+    with bytecode_locked(cache):
+        for file in files:
+            folder = shared / file.sha256 if file.sha256 else None
+            if folder is None or not _link(folder, packages):
+                # what is built from source may come out differently next time: only a wheel's bytecode is kept
+                missing[file.name] = folder if file.is_wheel and may_share else None
     tops = {packages / source.parts[0] for name in missing for source in sources.get(name, [])}
     if not tops:
         return
     _compile(interpreter, sorted(tops), ["--invalidation-mode", _MODE], kept)
-    for name, target in missing.items():
-        if target is not None:
-            _keep(target, packages, sources.get(name, []), interpreter)
+    _check_compiled(packages, itertools.chain.from_iterable(sources.get(name, []) for name in missing), interpreter)
+    with bytecode_locked(cache):
+        for name, target in missing.items():
+            # another maker may have kept it meanwhile
+            if target is not None and not target.exists():
+                _keep(target, packages, sources.get(name, []), interpreter)
 
 
 def _is_older(interpreter: Interpreter, version: tuple[int, int]) -> bool:
@@ -85,17 +106,66 @@ def _sources(packages: Path) -> dict[str, list[Path]]:
 
 
 def _compile(interpreter: Interpreter, targets: Sequence[Path], options: Sequence[str], kept: Sequence[int]) -> None:
-    # not the environment's own Python, and without `site`: that runs what the .pth files of packages say.
-    # Its verdict is about sources that nobody imports (templates, examples of bad syntax): it does not count
-    program = [interpreter.path, "-I", "-S", "-m", "compileall", "-qq", "-j", "0"]
-    subprocess.run(
-        [*program, "-x", _UNUSED, *options, "-i", "-"],
-        input="\n".join(str(target) for target in targets),
+    # not the environment's own Python, and without `site`: that runs what the .pth files of packages say
+    program = [interpreter.path, "-I", "-S", "-m", "compileall", "-qq", "-j", "0", "-x", _UNUSED, *options, "-i", "-"]
+    process = subprocess.Popen(
+        program,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        pass_fds=tuple(kept),
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    try:
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write("\n".join(str(target) for target in targets))
+        # not reaped yet: until the group is ended its number must not become another's
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    finally:
+        # its helpers do not end with it, and hold the maker's lock
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    # 1 says that there are sources that nobody imports (templates, examples of bad syntax)
+    if process.returncode < 0:
+        raise StorageError(
+            f"compiling packages was ended by {signal.Signals(-process.returncode).name}",
+            hint="run it again; there may have been too little memory",
+        )
+
+
+def _check_compiled(packages: Path, sources: Iterable[Path], interpreter: Interpreter) -> None:
+    """StorageError where a source has no bytecode though it is good Python: then it could not be written."""
+    missing = [
+        packages / source
+        for source in sources
+        # how deep older compilers look
+        if len(source.parts) < _DEPTH
+        and not re.search(_UNUSED, f"/{source.as_posix()}")
+        and (packages / source).is_file()
+        and not (packages / _compiled(source, interpreter)).is_file()
+    ]
+    if not missing:
+        return
+    answer = subprocess.run(
+        [interpreter.path, "-I", "-S", "-c", _COMPILABLE],
+        input="\n".join(map(str, missing)),
         capture_output=True,
         text=True,
         check=False,
-        pass_fds=tuple(kept),
     )
+    good = answer.stdout.splitlines()
+    if good:
+        raise StorageError(
+            f"the bytecode of {good[0]} could not be written, nor that of {len(good) - 1} others",
+            hint="free some space, or set MLMODELSCOPE_HOME to a folder on another disk",
+            path=good[0],
+        )
+
+
+def _compiled(source: Path, interpreter: Interpreter) -> Path:
+    return source.parent / "__pycache__" / f"{source.stem}.cpython-{interpreter.minor.replace('.', '')}.pyc"
 
 
 def _link(folder: Path, packages: Path) -> bool:
@@ -116,18 +186,16 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _keep(target: Path, packages: Path, sources: Sequence[Path], interpreter: Interpreter) -> None:
-    tag = f"cpython-{interpreter.minor.replace('.', '')}"
     with storing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         new = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))
         try:
             for source in sources:
-                compiled = source.parent / "__pycache__" / f"{source.stem}.{tag}.pyc"
+                compiled = _compiled(source, interpreter)
                 if (packages / compiled).is_file():
                     (new / compiled).parent.mkdir(parents=True, exist_ok=True)
                     _link_or_copy(packages / compiled, new / compiled)
-            if not target.exists():
-                new.rename(target)
+            new.rename(target)
         finally:
             shutil.rmtree(new, ignore_errors=True)
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlmodelscope.provision.durable import locked
 from mlmodelscope.provision.environments.store import folder_sizes
 from mlmodelscope.provision.environments.uv import Uv
 
-__all__ = ["PackageCache", "cache_folder", "clear_packages", "measure_packages", "prune_bytecode"]
+__all__ = [
+    "PackageCache",
+    "bytecode_locked",
+    "cache_folder",
+    "clear_packages",
+    "measure_packages",
+    "prune_bytecode",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +53,20 @@ def clear_packages(home: Path, environment: Mapping[str, str]) -> int:
     return unused
 
 
+def bytecode_locked(folder: Path) -> AbstractContextManager[None]:
+    """Held by whoever links from the shared bytecode, adds to it or prunes it."""
+    return locked(folder / ".lock")
+
+
 def prune_bytecode(home: Path) -> None:
-    """Removes the bytecode of packages that no environment holds any more."""
-    for folder in (home / "cache" / "bytecode").glob("*/*"):
-        if not _is_linked(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+    """Removes the bytecode of packages that no environment holds any more, and what a dead process left half-made."""
+    shared = home / "cache" / "bytecode"
+    if not shared.is_dir():
+        return
+    with bytecode_locked(shared):
+        for folder in shared.glob("*/*"):
+            if folder.name.startswith(".new-") or not _is_linked(folder):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_linked(folder: Path) -> bool:

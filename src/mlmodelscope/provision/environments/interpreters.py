@@ -58,7 +58,7 @@ class Interpreter:
 
 
 class Interpreters:
-    """Finds interpreters where they are usually installed. Each is asked once what it is; `cache` keeps the answers."""
+    """Finds interpreters where they are usually installed. Each is asked what it is; `cache` keeps what lasts."""
 
     def __init__(
         self, cache: Path, environment: Mapping[str, str] | None = None, system: Sequence[Path] | None = None
@@ -92,14 +92,14 @@ class Interpreters:
     def _known(self, paths: list[Path]) -> list[Interpreter]:
         answers = read_json(self._cache) or {}
         keys = [f"{path} {path.stat().st_mtime_ns}" for path in paths]
-        missing = [(key, path) for key, path in zip(keys, paths, strict=True) if key not in answers]
+        missing = [(key, path) for key, path in zip(keys, paths, strict=True) if not _lasts(answers.get(key))]
         if missing:
             with ThreadPoolExecutor(max_workers=4) as pool:
                 asked = pool.map(lambda pair: _ask(pair[1]), missing)
                 answers |= dict(zip([key for key, _ in missing], asked, strict=True))
             # where nothing can be written they are asked again next time
             with suppress(StorageError):
-                write_json(self._cache, answers)
+                write_json(self._cache, {key: answer for key, answer in answers.items() if _lasts(answer)})
         found = (_interpreter(path, answers[key]) for key, path in zip(keys, paths, strict=True))
         return [interpreter for interpreter in found if interpreter is not None]
 
@@ -121,6 +121,13 @@ def _ask(path: Path) -> Any:
         return json.loads(answer.stdout) if answer.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
+
+
+def _lasts(answer: Any) -> bool:
+    """Whether the answer is true as long as the program is the same: pip may be installed beside it any time, and one
+    that did not answer may only have been slow."""
+    found = _interpreter(Path(), answer)
+    return found is not None and found.has_pip
 
 
 def _interpreter(path: Path, answer: Any) -> Interpreter | None:

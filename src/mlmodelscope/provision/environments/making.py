@@ -13,7 +13,7 @@ from mlmodelscope.core.value import digest_of
 from mlmodelscope.provision.environments import caches
 from mlmodelscope.provision.environments.caches import PackageCache
 from mlmodelscope.provision.environments.indexes import configuration_digest
-from mlmodelscope.provision.environments.store import EnvironmentFacts, EnvironmentStore
+from mlmodelscope.provision.environments.store import EnvironmentFacts, EnvironmentStore, has_files_of
 
 __all__ = ["Environments"]
 
@@ -62,7 +62,7 @@ class Environments:
     ) -> BuiltEnvironment:
         """The environment of a recorded stack: the same versions, from the very same files. Raises as `make` does."""
         found = self._store.load(stack.digest)
-        if found is None or not _same_files(found.stack, stack):
+        if found is None or not has_files_of(found.stack, stack):
             from mlmodelscope.provision.environments.building import Builder
 
             found = Builder(self._home, self._store, may_install, say, may_build=may_build).rebuild(stack)
@@ -76,6 +76,10 @@ class Environments:
     def in_use(self, digest: str) -> AbstractContextManager[None]:
         """To be held while a worker runs in the environment: nobody removes it meanwhile."""
         return self._store.in_use(digest)
+
+    def broken(self) -> list[str]:
+        """The ids of those that cannot be used any more; `prune` removes them."""
+        return self._store.broken()
 
     def list(self) -> list[EnvironmentFacts]:
         """Every environment that can be used, the last used first."""
@@ -110,8 +114,3 @@ class Environments:
     def clear_packages(self) -> int:
         """Empties the package cache, unless it is the user's own, and says how many bytes that freed."""
         return caches.clear_packages(self._home, settings.child_environment())
-
-
-def _same_files(here: Stack, wanted: Stack) -> bool:
-    known = {package.name: package.sha256 for package in here.packages}
-    return all(package.sha256 in (None, known.get(package.name)) for package in wanted.packages)

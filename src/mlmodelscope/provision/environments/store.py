@@ -28,7 +28,7 @@ from mlmodelscope.core.errors import EnvironmentMissingError, StorageError, Unkn
 from mlmodelscope.core.stack import BuiltEnvironment, Stack
 from mlmodelscope.provision.durable import read_json, storing, write_json
 
-__all__ = ["EnvironmentFacts", "EnvironmentStore", "address_of", "folder_sizes"]
+__all__ = ["EnvironmentFacts", "EnvironmentStore", "address_of", "folder_sizes", "has_files_of"]
 
 _SCHEMA = 1
 _LETTERS = 16
@@ -162,7 +162,10 @@ class EnvironmentStore:
     def facts(self) -> list[EnvironmentFacts]:
         """Every whole environment, the last used first."""
         frameworks = self._frameworks()
-        found = [self._facts(entry, built, frameworks) for entry, built in self._whole()]
+        found: list[EnvironmentFacts] = []
+        for entry, built in self._whole():
+            with suppress(FileNotFoundError):  # removed meanwhile
+                found.append(self._facts(entry, built, frameworks))
         return sorted(found, key=lambda facts: facts.used_at, reverse=True)
 
     def facts_of(self, prefix: str) -> EnvironmentFacts:
@@ -236,9 +239,8 @@ class EnvironmentStore:
     def prune(self, unused_days: float | None) -> list[EnvironmentFacts]:
         """Removes what nobody used for so many days (None: none of the whole ones), and all that is half-made."""
         self.sweep()
-        for entry in self._entries():
-            if self._load(entry) is None and not self._is_locked(entry.name, "make"):
-                self._remove(entry, entry.name)
+        for name in self.broken():
+            self._remove_broken(self.root / name)
         if unused_days is None:
             return []
         chosen = self.unused(unused_days)
@@ -248,6 +250,26 @@ class EnvironmentStore:
             if (read_json(path) or {}).get("digest") not in left:
                 path.unlink(missing_ok=True)
         return removed
+
+    def broken(self) -> list[str]:
+        """The ids of those that cannot be used, because their interpreter is gone for example."""
+        return [
+            entry.name
+            for entry in self._entries()
+            if self._load(entry) is None and not self._is_locked(entry.name, "make")
+        ]
+
+    def _remove_broken(self, entry: Path) -> None:
+        handle = self._open_lock(entry.name, "make")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # another process may have made it whole meanwhile
+            if self._load(entry) is None:
+                self._remove(entry, entry.name)
+        except BlockingIOError:
+            return
+        finally:
+            os.close(handle)
 
     def unused(self, days: float) -> list[EnvironmentFacts]:
         """Those that nobody used for so many days and no worker uses now."""
@@ -267,7 +289,9 @@ class EnvironmentStore:
 
     def _discard(self, entry: Path) -> None:
         gone = Path(tempfile.mkdtemp(dir=self.root, prefix=".gone-"))
-        entry.rename(gone / entry.name)
+        # in place of the empty folder, not into it: another process may sweep that away; or have removed the entry
+        with suppress(FileNotFoundError):
+            entry.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
 
     def _open_lock(self, digest: str, kind: str) -> int:
@@ -288,6 +312,12 @@ class EnvironmentStore:
             return False
         finally:
             os.close(handle)
+
+
+def has_files_of(here: Stack, wanted: Stack) -> bool:
+    """Whether what is here was made from the files that `wanted` names; of a file without a digest any will do."""
+    known = {package.name: package.sha256 for package in here.packages}
+    return all(package.sha256 in (None, known.get(package.name)) for package in wanted.packages)
 
 
 def _used_at(entry: Path) -> float:
