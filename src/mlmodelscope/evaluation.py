@@ -74,7 +74,7 @@ __all__ = ["Context", "evaluate_plans", "list_layers", "predict_inputs", "reveal
 
 _Inside = TypeVar("_Inside", list[str], "dict[str, NDArray[Any]]")
 
-_STORAGE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS)
+_STORAGE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS)
 
 
 @dataclass(frozen=True)

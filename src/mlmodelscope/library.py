@@ -218,7 +218,7 @@ class Workspace:
         from mlmodelscope.evaluation import reveal_layers
 
         if not layers:
-            raise UsageError("no layer was named", hint="layer_names() lists those of the model")
+            raise UsageError("no layer was named", hint="layer_names() and --layers list name those of the model")
         return reveal_layers(self._plan(model, inputs, **where), self._context(), layers)
 
     def layer_names(self, model: str, **where: Any) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,14 +32,15 @@ __all__ = ["Supply", "prepare_supply"]
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Predictors of one framework, as many as are made. `end` kills what they run in, from any thread: for calls that
-    do not come to their end; `unload` is the ordinary way."""
+    """Predictors of one framework, as many as are made. While `held`, nobody removes what they run in. `end` kills
+    their processes, from any thread: for calls that do not come to their end; `unload` is the ordinary way."""
 
     framework: str
     version: str
     environment: str
     make: Callable[[], Serves]
     end: Callable[[], None] = lambda: None
+    held: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 def prepare_supply(text: str, environment: str | None, preparation: Preparation) -> Supply:
@@ -66,12 +67,21 @@ def _from_here(found: InstalledFramework, constraint: VersionConstraint) -> Supp
 
 
 def _from_venv(found: InstalledFramework, constraint: VersionConstraint, preparation: Preparation) -> Supply:
+    from mlmodelscope.provision.environments import Environments
+
     need = need_of(found.name, constraint)
     built, host = venv_host(Environment(kind="venv", need=need), found.name, preparation)
     environment = predictors().get(found.name).environment
     starter = _Starter(host, found.entry_point, preparation.home, environment, [])
     version = version_in(built, need.distribution) or str(constraint)
-    return Supply(found.name, version, "venv", lambda: _Elsewhere(starter.started), starter.end)
+    return Supply(
+        found.name,
+        version,
+        "venv",
+        make=lambda: _Elsewhere(starter.started),
+        end=starter.end,
+        held=lambda: Environments(preparation.home).in_use(built.digest),
+    )
 
 
 @dataclass(frozen=True, slots=True)

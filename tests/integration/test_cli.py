@@ -219,6 +219,9 @@ class TestMistakes:
         done = files.run("history", "--json", MLMODELSCOPE_HOME=str(files.root / "notes.txt"))
         assert done.code in (3, 4)
         assert "notes.txt" in done.json["error"]["message"]
+        photo = next((files.root / "photos").rglob("*.png"))
+        done = files.run("predict", "colours.yml", str(photo), MLMODELSCOPE_HOME=str(files.root / "notes.txt"))
+        assert (done.code, "(storage_failed)" in done.err, "MLMODELSCOPE_HOME" in done.err) == (3, True, True)
         done = files.run("evaluate", "colours.yml", "-d", "photos.yml", MLMODELSCOPE_HOME="/proc/nowhere")
         assert done.code in (3, 4)
         assert "error: " in done.err

@@ -560,6 +560,16 @@ class TestCommands:
         assert all(f"{p.name:<7}  {p.version:<7}  {p.sha256}" in out for p in built.stack.packages)
         assert built.digest[:16] in run("list")[1]
 
+    @pytest.mark.parametrize("name", ["", "7893", "zz"])
+    def test_a_name_that_nothing_has_is_told_as_that(self, run, monkeypatch, name):
+        monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/engine.sock")
+        code, _, err = run("show", name)
+        assert code == 2
+        assert f"there is no environment named {name!r}" in err
+
+    def test_days_are_a_number(self, run):
+        assert run("prune", "--unused-for", "nan", "--yes")[0] == 2
+
     def test_remove_wants_every_name_right(self, environments, shelf, run):
         built = environments.make(need("frame"))
         code, _, err = run("remove", built.digest[:8], "feedfeed")

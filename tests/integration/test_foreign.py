@@ -1,5 +1,7 @@
 """A framework in a process of its own, on real processes: what crosses to it, and every way in which it can end."""
 
+import errno
+import inspect
 import os
 import shutil
 import socket
@@ -11,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlmodelscope.core.errors import EnvironmentMissingError, PredictorError, WorkerCrashError
+from mlmodelscope.core.errors import EnvironmentMissingError, PredictorError, StorageError, WorkerCrashError
 from mlmodelscope.core.predictor import Profiles, Reveals, Simulates
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.provision.portable import portable_folder
@@ -96,6 +98,42 @@ def test_a_texts_array_of_objects_crosses_as_texts(open_echo):
     predictor = open_echo()
     predictor.load(MODEL)
     assert predictor.predict([np.array(["a", "bc"], dtype=object)])[0].tolist() == ["a", "bc"]
+
+
+@pytest.mark.parametrize("text", [b"gr\xfcn", "grün"])
+def test_texts_and_bytes_cross_as_what_they_are(open_echo, text):
+    predictor = open_echo()
+    predictor.load(MODEL)
+    assert predictor.predict([np.array([text, text[:1]], dtype=object)])[0].tolist() == [text, text[:1]]
+
+
+@pytest.mark.parametrize("item", [None, 1, "ends in NUL\0"])
+def test_objects_that_are_no_texts_are_refused_here(open_echo, item):
+    predictor = open_echo()
+    predictor.load(MODEL)
+    with pytest.raises(PredictorFault) as caught:
+        predictor.predict([np.zeros(1), np.array(["text", item], dtype=object)])
+    assert caught.value.code == "shape_mismatch"
+    assert caught.value.message.startswith("input 1")
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("side", ["here", "there"])
+def test_shared_memory_that_is_full_is_named(open_echo, monkeypatch, tmp_path, side):
+    there = f"import errno\n{inspect.getsource(full)}os.posix_fallocate = full"
+    predictor = open_echo(top=there if side == "there" else "")
+    predictor.load(MODEL)
+    if side == "here":
+        monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(StorageError, match="no room") as caught:
+        predictor.predict([np.zeros(1_000_000)])
+    assert caught.value.fields["path"] == str(tmp_path / "shared")
+    assert caught.value.message.startswith(str(tmp_path / "shared"))
+    assert "batch size" in caught.value.hint
+    assert "--shm-size" in caught.value.hint
 
 
 def test_what_is_no_array_is_refused_here(open_echo):

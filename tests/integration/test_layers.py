@@ -27,6 +27,13 @@ def test_all_else_needs_an_input(lab, options):
     assert "predict needs an INPUT" in done.err
 
 
+def test_a_file_that_could_not_be_written_is_refused_before_anything_runs(lab, photos):
+    done = lab.run(
+        "predict", lab.model(), photos[0], "--layers", "pooled", "--save", str(lab.root / "absent" / "x.npz")
+    )
+    assert (done.code, "there is no folder" in done.err, "loading" in done.err) == (2, True, False)
+
+
 def test_outputs_are_saved_by_input_and_layer(lab, photos):
     target = lab.root / "inside.npz"
     done = lab.run("predict", lab.model(), *photos, "--layers", "pooled,scores", "--save", str(target))
@@ -76,7 +83,7 @@ def test_a_framework_that_cannot_says_so_before_anything_starts(lab, photos):
         (["--layers", "list", "--save", "x.npz"], "nothing to save"),
         (["--layers", "means", "--draw", "x.png"], "nothing to draw"),
         (["--layers", ","], "no layer was named"),
-        (["--layers", "means", "--save", "absent/x.npz"], "the folder is not there"),
+        (["--layers", "means", "--save", "absent/x.npz"], "there is no folder absent"),
     ],
 )
 def test_what_does_not_go_together_is_refused(lab, photos, options, reason):

@@ -24,6 +24,7 @@ from mlmodelscope.core.predictor import Simulates
 from mlmodelscope.measure.processes import children_of
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.predictors.remote import Predictor
+from mlmodelscope.provision.environments import Environments
 from mlmodelscope.rpc import predictor_pb2 as messages
 from mlmodelscope.rpc.channel import OPTIONS
 from mlmodelscope.rpc.client import SERVICE
@@ -681,6 +682,9 @@ class TestServedFromAnEnvironmentOfItsOwn:
     def test_another_version_than_ours_is_evaluated(self, lab, home):
         process, said = start("onnxruntime@1.17.x", MLMODELSCOPE_HOME=home)
         assert (said["framework"], said["version"], said["environment"]) == ("onnxruntime", "1.17.3", "venv")
+        # no model is loaded, and yet it is needed
+        (served,) = [one for one in Environments(Path(home)).list() if "onnxruntime" in one.frameworks]
+        assert served.is_in_use
         record = lab.evaluate(lab.model(), dataset=lab.photos(), framework=f"remote@{said['address']}")
         assert record.status == "succeeded", record.failure
         assert record.accuracy.top1.value == pytest.approx(5 / 6)

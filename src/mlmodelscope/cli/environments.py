@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -11,14 +12,14 @@ import click
 
 from mlmodelscope.cli.options import as_json, echo_json, plain
 from mlmodelscope.core import settings
-from mlmodelscope.core.errors import UnknownNameError, UsageError
+from mlmodelscope.core.errors import EnvironmentMissingError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from mlmodelscope.core.stack import BuiltEnvironment
     from mlmodelscope.provision.containers import ImageFacts
     from mlmodelscope.provision.environments import EnvironmentFacts, Environments
 
-_ID = re.compile(r"[0-9a-f]{6,64}")
+_ID = re.compile(r"[0-9a-f]{0,64}")
 _DEFAULT_DAYS = 30.0
 
 
@@ -37,14 +38,18 @@ def list_(is_json: bool) -> int:
     from mlmodelscope.show.units import format_bytes, table
 
     environments = _environments()
-    found, cache = environments.list(), environments.package_cache()
+    found, broken, cache = environments.list(), environments.broken(), environments.package_cache()
     if is_json:
-        echo_json({"environments": [_values(facts) for facts in found], "package_cache": cache})
+        echo_json({"environments": [_values(facts) for facts in found], "broken": broken, "package_cache": cache})
         return 0
     rows = [_row(facts) for facts in found]
     click.echo(table(("id", "framework", "python", "packages", "own", "shared", "last used"), rows, right=(3, 4, 5)))
     unused = format_bytes(cache.unused_bytes)
-    click.echo(f"{len(found)} environments; the package cache holds {unused} that none of them uses", err=True)
+    count = "1 environment" if len(found) == 1 else f"{len(found)} environments"
+    click.echo(f"{count}; the package cache holds {unused} that none of them uses", err=True)
+    if broken:
+        hint = "mlmodelscope environments prune removes them"
+        click.echo(f"not usable any more: {', '.join(broken)}; {hint}", err=True)
     return 0
 
 
@@ -59,10 +64,15 @@ def show(name: str, is_json: bool) -> int:
     environments = _environments()
     try:
         built = environments.find(name)
-    except UnknownNameError:
+    except UnknownNameError as unknown:
         if _ID.fullmatch(name):
             raise
-        return _show_image(name, is_json)
+        try:
+            return _show_image(name, is_json)
+        except EnvironmentMissingError as error:
+            # there is no engine that could know an image of this name
+            unknown.hint = f"an image of that name cannot be looked for: {error.message}"
+            raise unknown from error
     facts = environments.facts(built.digest)
     if is_json:
         echo_json(_values(facts) | {"folder": built.folder, "stack": built.stack})
@@ -100,6 +110,8 @@ def prune(days: float, packages: bool, is_yes: bool, is_json: bool) -> int:
 
     One that a worker uses is never removed.
     """
+    if math.isnan(days):
+        raise UsageError("--unused-for takes a number of days")
     environments = _environments()
     old = environments.unused(days)
     if old and not is_yes:

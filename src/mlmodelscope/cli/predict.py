@@ -98,6 +98,8 @@ def _refuse_together(layers: str | None, save: Path | None, draw: Path | None) -
         return
     if draw is not None:
         raise UsageError("--layers shows no answers: there is nothing to draw", hint="leave --draw out")
+    if save is not None and not save.parent.is_dir():
+        raise UsageError(f"there is no folder {save.parent}", hint="make it, or give --save another path")
     if layers == "list" and save is not None:
         raise UsageError("--layers list shows names: there is nothing to save", hint="leave --save out")
 

@@ -53,6 +53,8 @@ def serve(
     from mlmodelscope.hosting import Preparation
     from mlmodelscope.serving import prepare_supply
 
+    # what it has to say of an address that cannot be had, our own error says
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from mlmodelscope.rpc.server import Service, start_server
         from mlmodelscope.rpc.shared import FOLDER
@@ -65,14 +67,15 @@ def serve(
     # a shell that starts us in the background has this signal ignored, and then nobody could end us with it
     signal.signal(signal.SIGINT, signal.default_int_handler)
     service = Service(supply.make, folder=None if no_shared_memory else FOLDER, most_models=models)
-    server = start_server(service, address)
-    try:
-        _say_ready(supply, server.address, is_json)
-        server.wait()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        _stop(server, supply)
+    with supply.held():
+        server = start_server(service, address)
+        try:
+            _say_ready(supply, server.address, is_json)
+            server.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            _stop(server, supply)
     return 0
 
 

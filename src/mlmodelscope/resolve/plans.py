@@ -135,7 +135,7 @@ def _choose_framework(
     manifest's is about its own framework.
     """
     own, asked = model.framework, request.framework
-    name, _, text = asked.partition("@") if asked else (own.name, "", "")
+    name, _, text = asked.partition("@") if asked is not None else (own.name, "", "")
     found = _find(name, facts)
     if found.takes_address:
         return _at_address(found, text, request)
@@ -164,7 +164,13 @@ def _at_address(
     address = address or str(request.options.get("address", ""))
     if not address:
         raise UsageError(
-            f"{found.name} needs the address of the program to drive", hint=f"for example {found.name}@127.0.0.1:8500"
+            f"{found.name} needs the address of the program to drive",
+            hint="for example remote@127.0.0.1:8500, or kserve-v2@http://127.0.0.1:8000",
+        )
+    if "@" in address:
+        raise UsageError(
+            "an address with a user's name or password would stand in the record",
+            hint="leave them out; what needs them can be reached through a tunnel",
         )
     if request.environment not in (None, "local"):
         raise UsageError(f"{found.name} drives a program elsewhere: it has no {request.environment} here")

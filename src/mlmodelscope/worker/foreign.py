@@ -18,12 +18,12 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from mlmodelscope.core.errors import EnvironmentMissingError, PredictorError, WorkerCrashError
+from mlmodelscope.core.errors import EnvironmentMissingError, PredictorError, StorageError, WorkerCrashError
 from mlmodelscope.core.settings import child_environment
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.process.portable import FunctionFault
 from mlmodelscope.worker.protocol import PROTOCOL_VERSION, Channel, ProtocolViolation
-from mlmodelscope.worker.tensors import Inbox, Outbox, TensorFault
+from mlmodelscope.worker.tensors import Inbox, Outbox, RoomFault, TensorFault, fixed_width
 from mlmodelscope.worker.values import ValueFault, pack_value, unpack_value
 
 if TYPE_CHECKING:
@@ -136,18 +136,32 @@ class _Process:
     def tell(self, kind: str, arrays: Tensors, **fields: Any) -> dict[str, Any]:
         """The answer to a message about arrays."""
         with self._turn:
-            return self._ask(kind, {**fields, **self._outbox.put(arrays)})
+            return self._ask(kind, {**fields, **self._put(arrays)})
 
     def exchange(
         self, kind: str, arrays: Tensors, copied: Callable[[list[Any]], Any], **fields: Any
     ) -> tuple[dict[str, Any], Any]:
         """The answer, and what `copied` makes of the arrays in it before the next message overwrites them."""
         with self._turn:
-            answer = self._ask(kind, {**fields, **self._outbox.put(arrays)})
+            answer = self._ask(kind, {**fields, **self._put(arrays)})
             try:
                 return answer, copied(self._inbox.get(answer))
             except (TensorFault, ValueFault) as error:
                 raise WorkerCrashError(f"the framework's process answered garbage: {error}") from error
+
+    def _put(self, arrays: Tensors) -> dict[str, Any]:
+        try:
+            return self._outbox.put(arrays)
+        except RoomFault as fault:
+            raise self._full(str(fault)) from fault
+
+    def _full(self, reason: str) -> StorageError:
+        return StorageError(
+            f"{self.folder}, through which tensors pass to the framework's process, has {reason}",
+            hint="use a smaller batch size, or give that folder more memory: --shm-size where this runs in a container "
+            "(64 MB without it), the size of the tmpfs elsewhere",
+            path=self.folder,
+        )
 
     def _ask(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         assert self._channel is not None
@@ -161,6 +175,8 @@ class _Process:
         if answer["type"] == "function_fault":
             raise FunctionFault(answer["stage"], answer["reason"], answer["line"])
         if answer["type"] == "error":
+            if answer["kind"] == RoomFault.__name__:
+                raise self._full(answer["message"])
             raise PredictorError(
                 f"the framework failed unexpectedly: {answer['kind']}: {answer['message']}",
                 hint="the end of the worker's log is in the record: mlmodelscope show ID",
@@ -351,4 +367,4 @@ def _sendable(inputs: Sequence[Any]) -> Tensors:
                 expected="array",
                 got=type(value).__name__,
             )
-    return [value.astype(str) if value.dtype.hasobject else value for value in inputs]
+    return [fixed_width(value, f"input {position}") for position, value in enumerate(inputs)]

@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from mlmodelscope.predictors.port import PredictorFault
 from mlmodelscope.process.portable import FunctionFault, call_function, load_function
 from mlmodelscope.worker.protocol import PROTOCOL_VERSION, Channel
-from mlmodelscope.worker.tensors import Inbox, Outbox, TensorFault
+from mlmodelscope.worker.tensors import Inbox, Outbox, TensorFault, fixed_width
 from mlmodelscope.worker.values import ValueFault, pack_value, unpack_value
 
 __all__ = ["inference_loop", "main", "open_predictor", "serve"]
@@ -207,9 +207,20 @@ class _Host(object):
     def _sent(self, outputs: Sequence[Any]) -> Dict[str, Any]:
         import numpy as np
 
-        arrays = [np.asarray(output) for output in outputs]
-        # texts of any length have no place in shared memory; of one length they do
-        return self._outbox.put([value.astype(str) if value.dtype.hasobject else value for value in arrays])
+        arrays = [_texts(np.asarray(output)) for output in outputs]
+        return self._outbox.put([fixed_width(value, f"output {place}") for place, value in enumerate(arrays)])
+
+
+def _texts(array: Any) -> Any:
+    """Objects that are bytes, which frameworks give for texts, as texts; those that are none stay bytes."""
+    if not array.dtype.hasobject:
+        return array
+    made = array.copy()
+    try:
+        made.ravel()[:] = [item.decode() if isinstance(item, bytes) else item for item in array.ravel().tolist()]
+    except UnicodeDecodeError:
+        return array
+    return made
 
 
 def serve(channel: Channel, folder: str) -> int:

@@ -5,19 +5,57 @@ message names the file and, for each array, its element type, shape and offset. 
 a larger one of another name; whoever still looks at the old one keeps it. Python 3.6 syntax, numpy only.
 """
 
+import errno
 import mmap
 import os
 from typing import Any, Dict, List, Sequence, Tuple
 
-__all__ = ["Inbox", "Outbox", "TensorFault"]
+from mlmodelscope.predictors.port import PredictorFault
+
+__all__ = ["Inbox", "Outbox", "RoomFault", "TensorFault", "fixed_width"]
 
 # the widest vector registers, and the start of a cache line
 _ALIGNMENT = 64
 _SMALLEST = 1 << 16
+# the folder is full, or the memory behind it, or a file may not be that large
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM)
 
 
 class TensorFault(Exception):  # noqa: N818 - a fact about the other side
     """The other side described arrays that are not in its files."""
+
+
+class RoomFault(Exception):  # noqa: N818 - a fact about the folder
+    """There is no room for the arrays in the folder; the text says how much they need."""
+
+
+def fixed_width(array: Any, name: str) -> Any:
+    """The array; texts or bytes of any length, which have no place in shared memory, as elements of one width.
+
+    PredictorFault: they would not arrive as they are; the message calls the array `name`.
+    """
+    import numpy as np
+
+    if not array.dtype.hasobject:
+        return array
+    items = array.ravel().tolist()
+    for kind, filler in ((str, "\0"), (bytes, b"\0")):
+        if all(isinstance(item, kind) for item in items):
+            if any(item.endswith(filler) for item in items):
+                raise _unsendable(name, "NULs at the end")
+            width = max([len(item) for item in items] + [1])
+            return np.array(items, (kind, width)).reshape(array.shape)
+    raise _unsendable(name, ", ".join(sorted({type(item).__name__ for item in items})))
+
+
+def _unsendable(name: str, got: str) -> PredictorFault:
+    return PredictorFault(
+        "shape_mismatch",
+        f"{name} cannot cross between two processes: it holds {got}",
+        hint="an array of objects must hold texts alone, or bytes alone, without NULs at the end",
+        expected="texts or bytes",
+        got=got,
+    )
 
 
 class Outbox(object):
@@ -60,12 +98,19 @@ class Outbox(object):
             self._name = ""
 
     def _grow(self, size: int) -> None:
+        # what comes is often of one size, and the memory little; arrays that creep up must not take a file each time
+        wanted = max(_SMALLEST, size, self._capacity * 5 // 4)
+        capacity = -(-wanted // mmap.PAGESIZE) * mmap.PAGESIZE
         self.close()
         self._number += 1
-        capacity = max(_SMALLEST, 1 << (size - 1).bit_length())
-        self._name = f"{self._prefix}-{self._number}"
-        self._view = _mapped(os.path.join(self._folder, self._name), capacity)
-        self._capacity = capacity
+        name = f"{self._prefix}-{self._number}"
+        try:
+            self._view = _mapped(os.path.join(self._folder, name), capacity)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            raise RoomFault(f"no room for {capacity / 1e6:.1f} MB: {os.strerror(error.errno).lower()}") from error
+        self._name, self._capacity = name, capacity
 
 
 class Inbox(object):

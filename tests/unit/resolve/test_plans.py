@@ -185,6 +185,19 @@ def test_a_model_behind_an_address_may_be_the_programs_own():
     assert (made.model.source, made.request.options["address"]) == (None, "http://host:80")
 
 
+def test_an_address_with_a_password_is_refused_before_anything_keeps_it():
+    client = replace(installed("kserve-v2", "0.1.0"), takes_address=True)
+    facts = Facts(example_system(), {"kserve-v2": client}, lambda name: "kserve-v2", usable_cpus=8)
+    with pytest.raises(UsageError) as caught:
+        plan(model(source=None), facts=facts, framework="kserve-v2@grpc://me:secret@host:80")
+    assert "secret" not in str(caught.value)
+
+
+def test_no_framework_is_named_by_nothing():
+    with pytest.raises(UnknownNameError, match="no framework named ''"):
+        plan(framework="")
+
+
 def test_what_cannot_be_done_yet_is_refused():
     with pytest.raises(UsageError, match="in this version"):
         plan(trace_level=TraceLevel.FULL)
