@@ -121,9 +121,10 @@ def _opened(address: Any, model: str, version: Optional[str], seconds: float) ->
     except ValueError as error:
         raise PredictorFault(
             "environment_missing",
-            f"kserve-v2: {address!r} is no address of a server: {error}",
+            f"kserve-v2: {address!r} is no address of a server",
             hint="write kserve-v2@http://HOST:PORT, or kserve-v2@grpc://HOST:PORT",
             got=address,
+            reason=str(error),
         ) from error
 
 

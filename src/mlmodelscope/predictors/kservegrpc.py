@@ -22,8 +22,10 @@ class GrpcServer(object):
         """ValueError: this is no address."""
         rpc = calling("kserve-v2")
         host = address[len(GRPC) :].rstrip("/")
-        if rpc.parse_address(host)[1] is None:
-            raise ValueError("the address of a gRPC server is grpc://HOST:PORT")
+        # what else could be an address of ours, a path, is none of the protocol's
+        if host.startswith("unix:"):
+            raise ValueError("a server of the protocol has a host and a port")
+        rpc.parse_address(host)
         self.address = address
         self.model = f" {model}" if version is None else f" {model} {version}"
         self._failure = rpc.RpcFault
