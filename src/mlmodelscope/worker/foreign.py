@@ -367,4 +367,7 @@ def _sendable(inputs: Sequence[Any]) -> Tensors:
                 expected="array",
                 got=type(value).__name__,
             )
-    return [fixed_width(value, f"input {position}") for position, value in enumerate(inputs)]
+    return [
+        fixed_width(value, f"input {position}") if value.dtype.hasobject else value
+        for position, value in enumerate(inputs)
+    ]

@@ -207,14 +207,17 @@ class _Host(object):
     def _sent(self, outputs: Sequence[Any]) -> Dict[str, Any]:
         import numpy as np
 
-        arrays = [_texts(np.asarray(output)) for output in outputs]
-        return self._outbox.put([fixed_width(value, f"output {place}") for place, value in enumerate(arrays)])
+        arrays = [np.asarray(output) for output in outputs]
+        return self._outbox.put(
+            [
+                fixed_width(_texts(value), f"output {place}") if value.dtype.hasobject else value
+                for place, value in enumerate(arrays)
+            ]
+        )
 
 
 def _texts(array: Any) -> Any:
     """Objects that are bytes, which frameworks give for texts, as texts; those that are none stay bytes."""
-    if not array.dtype.hasobject:
-        return array
     made = array.copy()
     try:
         made.ravel()[:] = [item.decode() if isinstance(item, bytes) else item for item in array.ravel().tolist()]

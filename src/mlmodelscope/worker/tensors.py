@@ -30,14 +30,12 @@ class RoomFault(Exception):  # noqa: N818 - a fact about the folder
 
 
 def fixed_width(array: Any, name: str) -> Any:
-    """The array; texts or bytes of any length, which have no place in shared memory, as elements of one width.
+    """An array of texts or bytes of any length, which have no place in shared memory, as elements of one width.
 
     PredictorFault: they would not arrive as they are; the message calls the array `name`.
     """
     import numpy as np
 
-    if not array.dtype.hasobject:
-        return array
     items = array.ravel().tolist()
     for kind, filler in ((str, "\0"), (bytes, b"\0")):
         if all(isinstance(item, kind) for item in items):
