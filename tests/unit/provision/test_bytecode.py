@@ -31,8 +31,8 @@ def package(tmp_path):
     """Sources that keep a compiler busy for long."""
     folder = tmp_path / "package"
     folder.mkdir()
-    for number in range(200):
-        (folder / f"part{number}.py").write_text("\n".join(f"x{n} = [{n}, 'a', {{}}]" for n in range(20_000)))
+    for number in range(50):
+        (folder / f"part{number}.py").write_text("\n".join(f"x{n} = [{n}, 'a', {{}}]" for n in range(10_000)))
     return folder
 
 
